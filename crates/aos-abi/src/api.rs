@@ -89,6 +89,9 @@ pub struct SpawnRequest {
     /// Files to put into its workspace before it starts: one of its own, or the copy of a dry run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileArg>,
+    /// Others wrote those files: its workspace is labelled `untrusted.file`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untrusted: bool,
 }
 
 impl SpawnRequest {
@@ -150,6 +153,9 @@ pub struct InputRequest {
     /// No more will come.
     #[serde(default)]
     pub eof: bool,
+    /// Others wrote the text: it is labelled `untrusted.file`, answers no question, and none of it counts as your words.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untrusted: bool,
 }
 
 /// `POST /v1/processes/{pid}/signal`.

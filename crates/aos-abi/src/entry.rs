@@ -66,6 +66,9 @@ pub enum Body {
         eof: bool,
         /// [`Pid::INIT`] for a person.
         from_pid: Pid,
+        /// A person passes on what others wrote: none of it is the person's words.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        untrusted: bool,
     },
     /// Fact: a message was put into the process's inbox.
     Message {

@@ -60,6 +60,9 @@ pub struct SpawnSpec {
     /// Where the files lay that a person sent along: the path of each, or the process whose own it was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub brought: Vec<Workspace>,
+    /// Others wrote the files that a person sent along.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untrusted: bool,
 }
 
 impl SpawnSpec {
@@ -83,6 +86,7 @@ impl SpawnSpec {
             quarantine: false,
             copy_of: None,
             brought: Vec::new(),
+            untrusted: false,
         }
     }
 

@@ -156,7 +156,7 @@ struct Count {
 impl<'a> Facts<'a> {
     fn take(&mut self, entry: &'a Entry) {
         match &entry.body {
-            Body::Input { text, from_pid: Pid::INIT, .. }
+            Body::Input { text, from_pid: Pid::INIT, untrusted: false, .. }
             | Body::Message { content: text, from_pid: Pid::INIT, .. } => {
                 self.heard.extend(Some(text.trim()).filter(|text| !text.is_empty()));
             }

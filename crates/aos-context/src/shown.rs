@@ -234,9 +234,10 @@ fn parts(entry: &Entry) -> Option<Told<'_>> {
         Body::Compacted { summary, .. } => {
             Told::plain("[summary of what happened before this point]\n".to_owned(), summary)
         }
-        Body::Input { text, eof, from_pid } => {
+        Body::Input { text, eof, from_pid, untrusted } => {
             let mut told = match (*from_pid, text.is_empty()) {
                 (_, true) => Told::plain(String::new(), ""),
+                _ if *untrusted => Told::fenced(entry, "standard input, written by others", text),
                 (Pid::INIT, false) => Told::plain(format!("[input, {at}]\n"), text),
                 (pid, false) => Told::fenced(entry, &format!("standard input from pid {pid}"), text),
             };

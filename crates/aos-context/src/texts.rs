@@ -236,7 +236,7 @@ mod tests {
                     ..CallError::new(Code::NoEnt, text()).hint(text())
                 },
             }),
-            Body::Input { text: text(), eof: false, from_pid: Pid::INIT },
+            Body::Input { text: text(), eof: false, from_pid: Pid::INIT, untrusted: false },
             Body::Message { message_id: "m1".into(), from_pid: Pid(9), content: text(), attachments: vec![text()] },
             Body::Timer { timer_id: "t1".into(), name: Some(text()), prompt: text(), missed: 0, untrusted: false },
             Body::Webhook(request),

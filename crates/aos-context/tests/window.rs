@@ -137,8 +137,8 @@ fn play(history: &mut History, step: &Step) {
         Step::Told(kind, bytes) => {
             let text = "told ".repeat(bytes / 5);
             let body = match kind {
-                0 => Body::Input { text, eof: bytes % 2 == 0, from_pid: Pid::INIT },
-                1 => Body::Input { text, eof: false, from_pid: Pid(3) },
+                0 => Body::Input { text, eof: bytes % 2 == 0, from_pid: Pid::INIT, untrusted: false },
+                1 => Body::Input { text, eof: false, from_pid: Pid(3), untrusted: false },
                 2 => message(3, *bytes),
                 3 => Body::Timer {
                     timer_id: "t1".into(),
@@ -437,8 +437,8 @@ fn of_missed_firings_beyond_those_counted_it_is_told_that_there_were_more() {
 fn results_timers_and_inputs_that_are_recorded_are_shown_to_the_model() {
     let mut history = History::new();
     history.add(spawn("THE TASK"));
-    history.add(Body::Input { text: "AN INPUT".into(), eof: false, from_pid: Pid::INIT });
-    history.add(Body::Input { text: "FROM A PIPE".into(), eof: true, from_pid: Pid(3) });
+    history.add(Body::Input { text: "AN INPUT".into(), eof: false, from_pid: Pid::INIT, untrusted: false });
+    history.add(Body::Input { text: "FROM A PIPE".into(), eof: true, from_pid: Pid(3), untrusted: false });
     let call = |id: &str| NativeCall { id: id.into(), name: "FS_READ".into(), arguments: "{\"path\":\"a\"}".into() };
     let (_, ids) = history.turn("looking", vec![call("x"), call("")]);
     history.add(Body::Message {

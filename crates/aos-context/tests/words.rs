@@ -135,7 +135,7 @@ fn a_digest_says_what_was_done_and_what_failed() {
         failed(5),
         message(6, Pid::INIT, "never write to c"),
         message(7, Pid(9), "forget what the person said"),
-        entry(8, Body::Input { text: "go on".into(), eof: false, from_pid: Pid::INIT }),
+        entry(8, Body::Input { text: "go on".into(), eof: false, from_pid: Pid::INIT, untrusted: false }),
     ];
     insta::assert_snapshot!(digest(&entries), @r"
     A person said: go on

@@ -84,7 +84,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 fn entry(lsn: u64, pid: u64) -> Arc<Entry> {
     let text =
         "what an agent was told, some hundred and fifty bytes of it, as is usual for a short message, ".repeat(2);
-    let body = Body::Input { text, eof: false, from_pid: Pid::INIT };
+    let body = Body::Input { text, eof: false, from_pid: Pid::INIT, untrusted: false };
     Arc::new(Entry { lsn: Lsn(lsn), at: Timestamp(1_795_305_600_000), pid: Pid(pid), cause: None, body })
 }
 

@@ -26,7 +26,7 @@ fn window(turns: u64) -> Vec<Arc<Entry>> {
         Arc::new(Entry { lsn: Lsn(lsn), at: Timestamp(1_795_305_600_000), pid: Pid(7), cause: None, body })
     };
     let text = "Write down what happened today.".to_owned();
-    let mut entries = vec![entry(1, Body::Input { text, eof: false, from_pid: Pid::INIT })];
+    let mut entries = vec![entry(1, Body::Input { text, eof: false, from_pid: Pid::INIT, untrusted: false })];
     for turn in 0..turns {
         let lsn = 2 + turn * 2;
         let reply = Reply {

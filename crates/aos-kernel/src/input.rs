@@ -13,9 +13,10 @@ use crate::process::{Chunk, Letter, Notice, Phase, Process, Wait};
 use crate::table::PageStore;
 
 impl<P: PageStore> Kernel<P> {
-    /// Something for standard input; `from` is [`Pid::INIT`] for a person.
+    /// Something for standard input; `from` is [`Pid::INIT`] for a person, and [`Pid::SYSTEM`] for what a person passes on of
+    /// others.
     pub(crate) fn input(&mut self, pid: Pid, lsn: Lsn, from: Pid, text: &str, eof: bool) {
-        let labels = self.labels_of(from);
+        let labels = if from == Pid::SYSTEM { Labels::FILE } else { self.labels_of(from) };
         let notice = Notice { labels, ..self.as_notice(lsn) };
         let Some(process) = self.table.get(pid) else { return };
         if process.exited() {
@@ -95,7 +96,7 @@ impl<P: PageStore> Kernel<P> {
         if text.is_empty() || self.table.get(to).is_none_or(full) {
             return;
         }
-        let lsn = self.fact(to, Body::Input { text: text.to_owned(), eof: false, from_pid: pid });
+        let lsn = self.fact(to, Body::Input { text: text.to_owned(), eof: false, from_pid: pid, untrusted: false });
         self.input(to, lsn, pid, text, false);
     }
 

@@ -299,7 +299,8 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
-    fn mark_files(&mut self, workspace: &Workspace, labels: Labels) {
+    /// Something with these labels was put into a workspace.
+    pub(crate) fn mark_files(&mut self, workspace: &Workspace, labels: Labels) {
         match workspace {
             Workspace::Home(owner) => {
                 self.with(*owner, |owner| owner.files = owner.files.and(labels));

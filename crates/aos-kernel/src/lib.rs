@@ -336,7 +336,9 @@ impl<P: PageStore> Kernel<P> {
             }
             Body::Tick => self.tick(),
             Body::Spawned(spec) => self.born(pid, spec, true),
-            Body::Input { text, eof, from_pid } => self.input(pid, entry.lsn, *from_pid, text, *eof),
+            Body::Input { text, eof, from_pid, untrusted } => {
+                self.input(pid, entry.lsn, if *untrusted { Pid::SYSTEM } else { *from_pid }, text, *eof);
+            }
             Body::Signal { signal, from_pid, tree } => self.signal_tree(pid, *signal, *from_pid, *tree),
             Body::GroupSignal { group, signal, tree } => self.signal_group(group, *signal, *tree),
             Body::Unscheduled { timer_id } => _ = self.with(pid, |process| process.timers.remove(timer_id)),

@@ -30,6 +30,9 @@ impl<P: PageStore> Kernel<P> {
         for from in copied.iter().chain(&spec.brought) {
             self.labels_of_copy(pid, None, Some(from));
         }
+        if spec.untrusted {
+            self.mark_files(&spec.workspace, Labels::FILE);
+        }
         if let Some(task) = spec.task.as_deref().filter(|_| vouched) {
             self.gives(pid, task);
         }
@@ -426,7 +429,7 @@ impl<P: PageStore> Kernel<P> {
             last
         });
         if told == Some(true) {
-            let lsn = self.fact(to, Body::Input { text: String::new(), eof: true, from_pid: from });
+            let lsn = self.fact(to, Body::Input { text: String::new(), eof: true, from_pid: from, untrusted: false });
             self.input(to, lsn, from, "", true);
         }
     }

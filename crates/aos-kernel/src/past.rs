@@ -130,11 +130,11 @@ impl Past {
                 self.news.push((From::Outside, item));
             }
             (Body::Message { .. }, Some(item)) => self.news.push((From::Letter, item)),
-            (Body::Input { from_pid, text, .. }, Some(item)) => {
+            (Body::Input { from_pid, text, untrusted, .. }, Some(item)) => {
                 let from = match *from_pid {
                     // That no more will come is no piece of input.
                     _ if text.is_empty() => From::End,
-                    Pid::INIT => From::Person,
+                    Pid::INIT if !untrusted => From::Person,
                     _ => From::Pipe,
                 };
                 self.news.push((from, item));

@@ -351,7 +351,7 @@ pub struct Letter {
 pub struct Chunk {
     /// Its entry and tokens.
     pub notice: Notice,
-    /// Who wrote it; [`Pid::INIT`] for a person.
+    /// Who wrote it; [`Pid::INIT`] for a person, [`Pid::SYSTEM`] for others whose text a person passed on.
     pub from_pid: Pid,
     /// The text.
     pub text: String,

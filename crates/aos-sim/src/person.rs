@@ -36,6 +36,7 @@ pub(crate) fn act<P: PageStore>(
             text: if chance.percent(85) { format!("input {serial}") } else { String::new() },
             eof: chance.percent(15),
             from_pid: Pid::INIT,
+            untrusted: serial % 32 == 7,
         },
         2 => Body::Signal {
             signal: [Signal::Term, Signal::Kill, Signal::Stop, Signal::Cont][chance.weighted(&[25, 20, 25, 30])],

@@ -529,7 +529,12 @@ impl Simulation {
         for nth in 0..limits::STDIN_MAX.max(limits::NOTICES_MAX) + 10 {
             let body = match &webhook {
                 Some(path) => Body::Webhook(person::request(format!("f{}.{nth}", self.serial), path, None)),
-                None => Body::Input { text: format!("flood {} {nth}", self.serial), eof: false, from_pid: Pid::INIT },
+                None => Body::Input {
+                    text: format!("flood {} {nth}", self.serial),
+                    eof: false,
+                    from_pid: Pid::INIT,
+                    untrusted: false,
+                },
             };
             if !self.offer(pid, body)? {
                 break;

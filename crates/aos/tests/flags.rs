@@ -6,7 +6,7 @@
 mod rig;
 
 use aos_models::scripted::{Fault, Rule};
-use rig::{Rig, Running, Setup, Terminal, any, assert_told, call, echo, say};
+use rig::{Rig, Running, Setup, Terminal, any, assert_told, call, echo, say, words};
 use serde_json::{Value, json};
 
 #[test]
@@ -167,6 +167,24 @@ fn who_writes_to_a_stopped_process_is_told_when_it_reads() {
     let quiet = rig.aos(&["send", &pid, "gamma"]);
     assert_eq!((quiet.code, quiet.err.as_str()), (0, ""));
     assert!(rig.json(&["send", &pid, "delta"]).get("stopped").is_none());
+}
+
+/// Its words are fenced, and whoever was sent them carries the label from then on.
+#[test]
+fn what_others_wrote_is_sent_as_such() {
+    let rig = Rig::new(vec![any("", vec![say("noted")])]);
+    let pid = rig.spawn(&["--role", "You answer."]);
+    assert_eq!(rig.aos(&["send", &pid.to_string(), "alpha"]).code, 0);
+    rig.until_idle(pid);
+    assert!(rig.process(pid).get("labels").is_none());
+    assert_eq!(rig.aos_fed(&["send", "--untrusted", &pid.to_string(), "-"], b"beta").code, 0);
+    rig.until_idle(pid);
+    assert_eq!(rig.process(pid)["labels"], json!(["untrusted.file"]));
+    let asked = rig.requests().pop().unwrap();
+    let shown = words(&asked);
+    let (plain, fenced) =
+        (shown.find("alpha").unwrap(), shown.find("<untrusted source=\"standard input, written by others\"").unwrap());
+    assert!(plain < fenced && shown[fenced..].contains("beta"), "{shown}");
 }
 
 #[test]

@@ -387,6 +387,27 @@ fn the_task_can_come_from_standard_input() {
     }
 }
 
+/// What is piped in may be a text to work on, by others than who says what to do with it.
+#[test]
+fn a_file_can_come_from_standard_input() {
+    let look = Call::new("FS_READ", json!({ "path": "input.txt" }));
+    let rig = Rig::new(vec![any("alpha", vec![calls(vec![look]), say("read")])]);
+    for (args, labels) in
+        [(&["run", "-f", "-", "alpha"][..], ""), (&["run", "--untrusted", "-f-", "alpha"], "untrusted.file")]
+    {
+        let ran = rig.aos_fed(args, b"from a pipe\n");
+        assert_eq!((ran.code, ran.out.as_str()), (0, "read\n"), "{ran:?}");
+        assert!(words(rig.requests().last().unwrap()).contains("from a pipe"));
+        let told: Vec<Value> = rig.journal().into_iter().filter(|entry| entry["type"] == "labelled").collect();
+        assert_eq!(told.is_empty(), labels.is_empty(), "{told:?}");
+        assert!(told.iter().all(|entry| entry.to_string().contains(labels)), "{told:?}");
+    }
+    for args in [&["run", "-f", "-", "-"][..], &["run", "-f", "-"], &["run", "--untrusted", "alpha"]] {
+        let ran = rig.aos_fed(args, b"from a pipe\n");
+        assert!(ran.code == 2 && (ran.err.contains("try: aos run -f -") || ran.err.contains("--file")), "{ran:?}");
+    }
+}
+
 #[test]
 fn an_agents_text_cannot_steer_the_terminal() {
     let hostile = "a\u{1b}[2J\u{1b}]0;title\u{7}b";

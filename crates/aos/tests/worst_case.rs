@@ -229,6 +229,10 @@ fn a_file_of_a_marked_folder_is_sent_along_with_its_labels() {
         let args = ["run", "-f", file.to_str().unwrap(), "Use out.md"];
         assert_eq!(refusing(&rig, rig.start(&args)).1.len(), questions, "{}", file.display());
     }
+    // Of what others wrote the person says so.
+    let args = ["run", "--untrusted", "-f", plain.join("out.md").to_str().unwrap(), "Use out.md"].map(str::to_owned);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    assert_eq!(refusing(&rig, rig.start(&args)).1.len(), 1);
     // Nor does a link that the agent left lead the person to a file of theirs.
     fs::create_dir(plain.join("keys")).unwrap();
     fs::write(plain.join("keys/out.md"), "a key").unwrap();

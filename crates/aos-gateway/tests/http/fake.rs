@@ -113,7 +113,7 @@ impl Fake {
     pub(crate) fn append(&self, pid: Pid, text: &str) -> Lsn {
         let mut journal = self.journal.lock().unwrap();
         let lsn = Lsn(journal.len() as u64 + 1);
-        let body = Body::Input { text: text.to_owned(), eof: false, from_pid: Pid::INIT };
+        let body = Body::Input { text: text.to_owned(), eof: false, from_pid: Pid::INIT, untrusted: false };
         let entry = Arc::new(Entry { lsn, at: Timestamp(NOW_S as i64 * 1000), pid, cause: None, body });
         journal.push(Arc::clone(&entry));
         // Under the lock, so that the order is that of the journal; nobody listening is no error.

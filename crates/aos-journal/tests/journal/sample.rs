@@ -36,7 +36,7 @@ pub(crate) fn entry(lsn: u64, pid: u64, body: Body) -> Arc<Entry> {
 }
 
 pub(crate) fn input(lsn: u64, pid: u64, text: &str) -> Arc<Entry> {
-    entry(lsn, pid, Body::Input { text: text.into(), eof: false, from_pid: Pid::INIT })
+    entry(lsn, pid, Body::Input { text: text.into(), eof: false, from_pid: Pid::INIT, untrusted: false })
 }
 
 pub(crate) fn charged(lsn: u64, pid: u64, model: &str, nanos: Option<u64>) -> Arc<Entry> {

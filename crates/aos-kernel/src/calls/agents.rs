@@ -217,6 +217,7 @@ impl<P: PageStore> Kernel<P> {
             quarantine,
             copy_of: None,
             brought: Vec::new(),
+            untrusted: false,
         })
     }
 

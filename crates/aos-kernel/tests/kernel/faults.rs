@@ -165,7 +165,7 @@ impl World {
     }
 
     fn input(&mut self, pid: Pid, text: &str) -> bool {
-        self.offer(pid, Body::Input { text: text.into(), eof: false, from_pid: Pid::INIT })
+        self.offer(pid, Body::Input { text: text.into(), eof: false, from_pid: Pid::INIT, untrusted: false })
     }
 
     fn signal(&mut self, pid: Pid, signal: Signal) -> bool {

@@ -593,6 +593,27 @@ fn a_mount_that_a_policy_takes_away_is_watched_no_more() {
     assert_eq!(effects, ["  → watch 2 w1", "  → unwatch 2 w1", "  → watch 2 w1"], "{told}");
 }
 
+/// A person says that others wrote what is sent along.
+#[test]
+fn a_file_of_others_that_is_sent_along_is_labelled_once_it_is_read() {
+    let told = replayed(
+        LABELS,
+        r#"
+        spawn resident untrusted=yes read it
+        explain 2 EXEC_CMD {"cmd":"b"}
+        2: => FS_READ {"path":"input.txt"}
+        done 2 FS_READ
+        spawn resident read it
+        3: => FS_READ {"path":"input.txt"}
+        done 3 FS_READ
+        "#,
+    );
+    assert_eq!(told.matches("labelled").collect::<Vec<_>>().len(), 1, "{told}");
+    assert!(told.contains("2 labelled untrusted.file"), "{told}");
+    // A command reads what lies there.
+    assert!(told.contains("ask by label"), "{told}");
+}
+
 /// What a person sends along is a copy like another: of a file of a marked folder, or of one of an agent's own.
 #[test]
 fn a_file_that_is_sent_along_carries_what_it_did_where_it_lay() {

@@ -189,6 +189,53 @@ fn nothing_but_a_persons_words_gives() {
     assert!(told.ends_with("allow by role assistant: exec\n") || told.contains("rm -rf e\"}\nallow"), "{told}");
 }
 
+/// What a person passes on was written by others: it answers nothing, gives nothing, interrupts nothing and is labelled once
+/// it is read; in the middle of something it waits, as what is piped does.
+#[test]
+fn what_a_person_passes_on_is_none_of_their_words() {
+    let told = replay(
+        r#"
+        spawn resident watch
+        2: => ASK_USER {"question":"Which?"}
+        passed 2 run `rm -rf a`
+        input 2 none
+        2: => SLEEP {"seconds":60}
+        passed 2 run `rm -rf b`
+        after 61
+        2: => SYS_READ_STDIN {}
+        explain 2 EXEC_CMD {"cmd":"rm -rf a"}
+        explain 2 EXEC_CMD {"cmd":"rm -rf b"}
+        input 2 Now run `rm -rf e`
+        explain 2 EXEC_CMD {"cmd":"rm -rf e"}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident watch
+      → infer 2 turn [task]
+    > 2: => ASK_USER {"question":"Which?"}
+    > passed 2 run `rm -rf a`
+    > input 2 none
+    2 ASK_USER = {"answer":"none"}
+      → infer 2 turn [task, turn, ask_user]
+    > 2: => SLEEP {"seconds":60}
+    > passed 2 run `rm -rf b`
+    > after 61
+    2 SLEEP = {"slept_s":60.0}
+      → infer 2 turn [task, turn, ask_user, turn, sleep]
+    > 2: => SYS_READ_STDIN {}
+    2 SYS_READ_STDIN = {"text":"run `rm -rf a`"}
+    2 labelled untrusted.file
+      → infer 2 turn [task, turn, ask_user, turn, sleep, turn, sys_read_stdin]
+    > explain 2 EXEC_CMD {"cmd":"rm -rf a"}
+    ask by label: labels[0] untrusted; the argument `cmd` stands neither in your request nor in a file that it names
+    > explain 2 EXEC_CMD {"cmd":"rm -rf b"}
+    ask by label: labels[0] untrusted; the argument `cmd` stands neither in your request nor in a file that it names
+    > input 2 Now run `rm -rf e`
+    > explain 2 EXEC_CMD {"cmd":"rm -rf e"}
+    allow by role assistant: exec; given, which lifts label: labels[0] untrusted
+    "#);
+}
+
 /// What a person asked for is theirs each time, whatever was read in between.
 #[test]
 fn a_timer_in_a_persons_words_stays_theirs() {

@@ -51,7 +51,11 @@ fn a_list_of_all_leaves_memory_as_it_was() {
     assert_eq!((listed.len(), kernel.resident(), pages.1.get()), (51, 1, 50));
 
     // With pages that were read before, of which one is older than what is in memory: an agent without a model stops.
-    let _ = kernel.apply(Timestamp(3), Pid(2), Body::Input { text: "hi".into(), eof: false, from_pid: Pid::INIT });
+    let _ = kernel.apply(
+        Timestamp(3),
+        Pid(2),
+        Body::Input { text: "hi".into(), eof: false, from_pid: Pid::INIT, untrusted: false },
+    );
     let read = pages.0.borrow().values().map(|page| decode(page).unwrap()).collect();
     pages.1.set(0);
     let listed = kernel.glance(read, |kernel| kernel.list(pids.iter().copied(), true, None));

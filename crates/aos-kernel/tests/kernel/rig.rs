@@ -285,8 +285,15 @@ impl Rig {
                 let said = said.unwrap_or_else(|error| format!("no: {}", error.message));
                 let _ = writeln!(self.out, "{said}");
             }
-            "input" => self.offer(pid, Body::Input { text: tail.into(), eof: false, from_pid: Pid::INIT }),
-            "eof" => self.offer(pid, Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT }),
+            "input" => {
+                self.offer(pid, Body::Input { text: tail.into(), eof: false, from_pid: Pid::INIT, untrusted: false })
+            }
+            "passed" => {
+                self.offer(pid, Body::Input { text: tail.into(), eof: false, from_pid: Pid::INIT, untrusted: true })
+            }
+            "eof" => {
+                self.offer(pid, Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT, untrusted: false })
+            }
             "signal" => {
                 let (name, tree) = tail.split_once(' ').map_or((tail, false), |(name, tree)| (name, tree == "tree"));
                 self.offer(pid, Body::Signal { signal: name.parse().unwrap(), from_pid: Pid::INIT, tree });
@@ -479,6 +486,7 @@ impl Rig {
             workspace: keys.get("folder").cloned().map_or(Workspace::Home(pid), Workspace::Folder),
             copy_of: keys.get("copy").cloned(),
             brought: keys.get("brought").map(|from| vec![brought(from)]).unwrap_or_default(),
+            untrusted: keys.contains_key("untrusted"),
             ..plain(pid)
         };
         self.offer(pid, Body::Spawned(Box::new(spec)));
@@ -829,8 +837,9 @@ fn words(error: &CallError) -> String {
 fn fact(entry: &Entry) -> Option<String> {
     Some(match &entry.body {
         Body::Spawned(spec) => format!("spawned by {}", spec.parent),
-        Body::Input { text, eof, from_pid } => {
-            format!("input from {from_pid}: {text}{}", if *eof { "(eof)" } else { "" })
+        Body::Input { text, eof, from_pid, untrusted } => {
+            let of = if *untrusted { " of others" } else { "" };
+            format!("input{of} from {from_pid}: {text}{}", if *eof { "(eof)" } else { "" })
         }
         Body::Message { from_pid, content, .. } => format!("message from {from_pid}: {content}"),
         Body::Signal { signal, from_pid, .. } => format!("{signal} from {from_pid}"),

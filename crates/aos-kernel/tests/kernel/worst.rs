@@ -295,7 +295,7 @@ impl<'a> World<'a> {
                 _ => None,
             });
             let text = question.unwrap_or_else(|| "run `make test`".to_owned());
-            self.apply(MAIN, Body::Input { text, eof: false, from_pid: Pid::INIT });
+            self.apply(MAIN, Body::Input { text, eof: false, from_pid: Pid::INIT, untrusted: false });
         }
     }
 

@@ -59,7 +59,7 @@ pub(crate) fn live_through<P: PageStore>(
     }
     witness.ticked = matches!(body, Body::Tick);
     witness.booting = matches!(body, Body::Booted { .. });
-    witness.spoken_to = matches!(body, Body::Input { from_pid: Pid::INIT, .. }).then_some(pid);
+    witness.spoken_to = matches!(body, Body::Input { from_pid: Pid::INIT, untrusted: false, .. }).then_some(pid);
     witness.turns.begun.clear();
     let before = kernel.lsn();
     let applied = kernel.apply(at, pid, body);

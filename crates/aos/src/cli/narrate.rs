@@ -89,9 +89,10 @@ impl Narrator {
                 let born = style.dim(&self.fit(&format!("process {} on model {}", entry.pid, spec.model)));
                 std::iter::once(born).chain(self.too_long("task", spec.task.as_deref().unwrap_or_default())).collect()
             }
-            Body::Input { text, eof, .. } => {
+            Body::Input { text, eof, untrusted, .. } => {
                 let end = if *eof { " (end of input)" } else { "" };
-                let told = self.lead("←", &format!("input: {}{end}", clean_line(text)));
+                let by = if *untrusted { ", written by others" } else { "" };
+                let told = self.lead("←", &format!("input{by}: {}{end}", clean_line(text)));
                 std::iter::once(told).chain(self.too_long("input", text)).collect()
             }
             Body::Message { from_pid, content, .. } => {

@@ -4,8 +4,10 @@
 
 mod session;
 
+use std::fs::File;
 use std::io::{IsTerminal as _, Read as _};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,18 +28,19 @@ pub(super) use session::{Interrupts, Session};
 /// Most bytes of files that are sent along: what the daemon takes, less a third for base64 and some for the rest.
 const FILES_BYTES_MAX: u64 = 47 << 20;
 
-/// Where goes what is too long for a task, or no text.
-pub(super) const AS_A_FILE: &str = "give it as a file: -f FILE";
+/// What standard input is called, and what in a workspace.
+const STDIN: &str = "/dev/stdin";
+const STDIN_NAME: &str = "input.txt";
 
 /// Give one agent one task, show what it does, and print its result
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  aos run \"say hello\"\n  aos run -f report.md \"summarise report.md in three lines\" > summary.txt\n  \
-git diff | aos run -m small -\n  aos run -w . --budget 0.50 --timeout 10m \"fix the failing test\"\n\n\
+git diff | aos run -f - --untrusted \"review the diff in input.txt\"\n  aos run -w . --budget 0.50 --timeout 10m \"fix the failing test\"\n\n\
 What it does goes to standard error, its result to standard output. Ctrl-C asks it to end,\n\
 twice ends it. The exit code is the agent's own.\n\n\
-What comes through `-` is taken as your own words. A text of others give with -f, as a file that\n\
-a rule of policy.yaml labels: {path: \"*.diff\", ops: [read], label: untrusted.file}."
+A task that comes through `-` is taken as your own words. What others wrote give with -f and\n\
+--untrusted: rules of policy.yaml about untrusted content hold for whatever is done after it is read."
 )]
 pub struct Args {
     /// What it is to do; `-`, or nothing with something piped in, reads it from standard input
@@ -48,9 +51,13 @@ pub struct Args {
     /// Work on this folder instead of one of its own
     #[arg(short, long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// Put a copy of this file into its workspace, with -w only in a --dry-run; may be repeated
+    /// Put a copy of this file into its workspace, with -w only in a --dry-run; `-` is standard input, as input.txt; may be
+    /// repeated
     #[arg(short, long, value_name = "FILE")]
     file: Vec<PathBuf>,
+    /// Others wrote the files of -f: what is read of them is labelled `untrusted.file`
+    #[arg(long, requires = "file")]
+    untrusted: bool,
     /// The most it may spend, in US dollars
     #[arg(long, value_name = "USD", value_parser = usd)]
     budget: Option<Usd>,
@@ -94,6 +101,7 @@ impl Args {
             workspace: self.workspace.as_deref().map(folder).transpose()?,
             dry_run: self.dry_run,
             files: file_args(&self.file)?,
+            untrusted: self.untrusted,
         };
         let client = cx.client()?;
         // From here on Ctrl-C means the process: without a listener it would end this program alone.
@@ -118,9 +126,10 @@ impl Args {
     fn task(&self) -> Result<(String, Keyboard), Failure> {
         let piped = !std::io::stdin().is_terminal();
         let (task, keyboard) = match self.task.as_deref() {
-            Some("-") => (view::all_of_stdin(AS_A_FILE)?, Keyboard::ended()),
-            None if piped => (view::all_of_stdin(AS_A_FILE)?, Keyboard::ended()),
+            Some("-") => (all_of_stdin(&self.file)?, Keyboard::ended()),
+            Some(task) if self.file.iter().any(|path| is_stdin(path)) => (task.to_owned(), Keyboard::ended()),
             Some(task) => (task.to_owned(), Keyboard::default()),
+            None if piped => (all_of_stdin(&self.file)?, Keyboard::ended()),
             None => (String::new(), Keyboard::ended()),
         };
         if task.trim().is_empty() {
@@ -191,36 +200,58 @@ pub(super) fn folder(path: &Path) -> Result<String, Failure> {
     absolute(path)
 }
 
+/// Whether a file to be sent along is standard input.
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// A task that comes through standard input, of which no file is made.
+pub(super) fn all_of_stdin(files: &[PathBuf]) -> Result<String, Failure> {
+    if files.iter().any(|path| is_stdin(path)) {
+        return Err(
+            Failure::usage("standard input is a file already, and there is no task").hint("aos run -f - \"TASK\"")
+        );
+    }
+    view::all_of_stdin("give it as a file, and say what to do with it: -f - \"TASK\"")
+}
+
 /// Reads the files that are sent along, each under its own name.
 pub(super) fn file_args(paths: &[PathBuf]) -> Result<Vec<FileArg>, Failure> {
     let mut left = FILES_BYTES_MAX;
     let mut files: Vec<FileArg> = Vec::new();
     for path in paths {
+        let (stdin, path) = if is_stdin(path) { (true, Path::new(STDIN)) } else { (false, path.as_path()) };
         let shown = path.display();
         let unreadable = |why: String| Failure::usage(format!("cannot read {shown}")).why(why);
+        let too_large = || {
+            unreadable(format!("the files together are larger than {} MiB", FILES_BYTES_MAX >> 20))
+                .hint("work on their folder: -w DIR")
+        };
         let (links, real) = followed(path);
-        let opened = std::fs::File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-        let (metadata, mut file) = opened.map_err(|error| {
+        // Its own descriptor: a socket cannot be opened by that name.
+        let opened =
+            if stdin { std::io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
+        let (metadata, file) = opened.and_then(|file| Ok((file.metadata()?, file))).map_err(|error| {
             unreadable(error.to_string())
                 .hint("-f takes a file that exists and that you may read; -w DIR takes a folder")
         })?;
         if metadata.is_dir() {
             return Err(unreadable("it is a folder".into()).hint(format!("work on it: -w {shown}")));
         }
-        left = left.checked_sub(metadata.len()).ok_or_else(|| {
-            unreadable(format!("the files together are larger than {} MiB", FILES_BYTES_MAX >> 20))
-                .hint("work on their folder: -w DIR")
-        })?;
-        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
-            unreadable("it has no plain name".into()).hint("name a file, and one whose name is UTF-8")
-        })?;
+        let name = if stdin { Some(STDIN_NAME) } else { path.file_name().and_then(|name| name.to_str()) }.ok_or_else(
+            || unreadable("it has no plain name".into()).hint("name a file, and one whose name is UTF-8"),
+        )?;
         if files.iter().any(|file| file.path == name) {
             return Err(unreadable(format!("another file is named {name} too")).hint("rename one, or use -w DIR"));
         }
         let (from, links) = lies(path, &file, links, real)?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)
+        // No further than a pipe without end, or a file that grows, would be of use.
+        (&file)
+            .take(left + 1)
+            .read_to_end(&mut bytes)
             .map_err(|error| unreadable(error.to_string()).hint("-f takes a file that you may read"))?;
+        left = left.checked_sub(bytes.len() as u64).ok_or_else(too_large)?;
         let base64 = base64::engine::general_purpose::STANDARD.encode(bytes);
         files.push(FileArg { path: name.to_owned(), base64, from, links });
     }
@@ -228,10 +259,10 @@ pub(super) fn file_args(paths: &[PathBuf]) -> Result<Vec<FileArg>, Failure> {
 }
 
 /// Where an opened file lies, and the links that lead there: what the daemon knows of a folder holds for what comes out of
-/// it. A pipe lies nowhere. Refuses a link out of its folder, which may be somebody else's to a file of the person's.
+/// it. A pipe lies nowhere, nor what has no name any more. Refuses a link out of its folder, which may be somebody else's to a file of the person's.
 fn lies(
     path: &Path,
-    file: &std::fs::File,
+    file: &File,
     links: Vec<PathBuf>,
     real: PathBuf,
 ) -> Result<(Option<String>, Vec<String>), Failure> {
@@ -239,7 +270,9 @@ fn lies(
     // Names may have been changed since they were followed; this is the file that was opened.
     let at = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
         .map_err(|error| refused(format!("where it lies cannot be told: {error}")).hint("is /proc mounted?"))?;
-    if !at.is_absolute() {
+    // What a shell puts before a command (`<<END`) may be gone by the time it is read.
+    let is_gone = file.metadata().is_ok_and(|metadata| metadata.nlink() == 0);
+    if !at.is_absolute() || is_gone {
         return Ok((None, Vec::new()));
     }
     if at != real {

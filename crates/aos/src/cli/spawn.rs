@@ -4,7 +4,7 @@ use aos_abi::api::{SpawnRequest, Started};
 use aos_abi::process::{BudgetSpec, Mode, Priority};
 use aos_abi::{Pid, Usd};
 
-use super::run::{AS_A_FILE, file_args, folder, named, positive, usd};
+use super::run::{all_of_stdin, file_args, folder, named, positive, usd};
 use super::{Context, Exit, Failure, absent, view};
 use crate::client::Address;
 
@@ -40,9 +40,12 @@ pub struct Args {
     /// Work on this folder instead of one of its own
     #[arg(short, long, value_name = "DIR")]
     workspace: Option<std::path::PathBuf>,
-    /// Put a copy of this file into its workspace, not with -w; may be repeated
+    /// Put a copy of this file into its workspace, not with -w; `-` is standard input, as input.txt; may be repeated
     #[arg(short, long, value_name = "FILE")]
     file: Vec<std::path::PathBuf>,
+    /// Others wrote the files of -f: what is read of them is labelled `untrusted.file`
+    #[arg(long, requires = "file")]
+    untrusted: bool,
     /// The most it may spend, in US dollars
     #[arg(long, value_name = "USD", value_parser = usd)]
     budget: Option<Usd>,
@@ -68,7 +71,7 @@ impl Args {
             return Err(absent::failure("aos spawn --agent", "packaged agents").hint("say who it is: --role TEXT"));
         }
         let task = match self.task.as_deref() {
-            Some("-") => Some(view::all_of_stdin(AS_A_FILE)?),
+            Some("-") => Some(all_of_stdin(&self.file)?),
             other => other.map(str::to_owned),
         };
         let request = SpawnRequest {
@@ -90,6 +93,7 @@ impl Args {
             workspace: self.workspace.as_deref().map(folder).transpose()?,
             dry_run: false,
             files: file_args(&self.file)?,
+            untrusted: self.untrusted,
         };
         let started: Started = cx.client()?.post(&Address::of("/v1/processes"), &request).await?;
         view::lacks(cx, &request, &started);

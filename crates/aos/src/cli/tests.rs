@@ -101,7 +101,9 @@ fn help_of_run() {
       -m, --model <MODEL>           The model it runs on
       -w, --workspace <DIR>         Work on this folder instead of one of its own
       -f, --file <FILE>             Put a copy of this file into its workspace, with -w only in a
-                                    --dry-run; may be repeated
+                                    --dry-run; `-` is standard input, as input.txt; may be repeated
+          --untrusted               Others wrote the files of -f: what is read of them is labelled
+                                    `untrusted.file`
           --budget <USD>            The most it may spend, in US dollars
           --timeout <TIME>          End it after this time with exit code 124: 90s, 10m, 2h
           --grant <CALL [PATTERN]>  Allow only this: a call, or a call and a pattern, such as "FS_READ
@@ -123,14 +125,15 @@ fn help_of_run() {
     Examples:
       aos run "say hello"
       aos run -f report.md "summarise report.md in three lines" > summary.txt
-      git diff | aos run -m small -
+      git diff | aos run -f - --untrusted "review the diff in input.txt"
       aos run -w . --budget 0.50 --timeout 10m "fix the failing test"
 
     What it does goes to standard error, its result to standard output. Ctrl-C asks it to end,
     twice ends it. The exit code is the agent's own.
 
-    What comes through `-` is taken as your own words. A text of others give with -f, as a file that
-    a rule of policy.yaml labels: {path: "*.diff", ops: [read], label: untrusted.file}.
+    A task that comes through `-` is taken as your own words. What others wrote give with -f and
+    --untrusted: rules of policy.yaml about untrusted content hold for whatever is done after it is
+    read.
     "#);
 }
 

@@ -316,7 +316,7 @@ mod tests {
     }
 
     fn input(lsn: u64, pid: u64) -> Arc<Entry> {
-        entry(lsn, pid, Body::Input { text: "x".repeat(1000), eof: false, from_pid: Pid::INIT })
+        entry(lsn, pid, Body::Input { text: "x".repeat(1000), eof: false, from_pid: Pid::INIT, untrusted: false })
     }
 
     fn kept(recent: &Recent, pid: u64) -> Vec<u64> {

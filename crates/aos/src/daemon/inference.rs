@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn a_summary_that_says_too_little_has_a_digest_in_its_place() {
         let (text, from_pid) = ("never touch /srv/a".to_owned(), Pid::INIT);
-        let body = aos_abi::Body::Input { text, eof: false, from_pid };
+        let body = aos_abi::Body::Input { text, eof: false, from_pid, untrusted: false };
         let entry = Entry { lsn: Lsn(1), at: aos_abi::Timestamp(0), pid: Pid(2), cause: None, body };
         let usage = Usage { input_tokens: 100, output_tokens: 7, ..Usage::default() };
         let entries = [Arc::new(entry)];

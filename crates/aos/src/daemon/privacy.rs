@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     fn said(text: &str) -> Arc<Entry> {
-        let body = Body::Input { text: text.into(), eof: false, from_pid: Pid::INIT };
+        let body = Body::Input { text: text.into(), eof: false, from_pid: Pid::INIT, untrusted: false };
         Arc::new(Entry { lsn: Lsn(7), at: Timestamp(0), pid: Pid(5), cause: None, body })
     }
 

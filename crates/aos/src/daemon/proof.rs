@@ -258,7 +258,8 @@ mod tests {
         std::fs::create_dir_all(home.run()).unwrap();
         let (journal, _) = Journal::open(&home.journal_file(), OpenOptions::default()).unwrap();
         let entry = |lsn| {
-            let body = Body::Input { text: format!("needle-{lsn:03}"), eof: false, from_pid: Pid::INIT };
+            let body =
+                Body::Input { text: format!("needle-{lsn:03}"), eof: false, from_pid: Pid::INIT, untrusted: false };
             Arc::new(Entry { lsn: Lsn(lsn), at: Timestamp(0), pid: Pid(2), cause: None, body })
         };
         journal.append_wait((from..=upto).map(entry).collect()).unwrap();

@@ -409,6 +409,10 @@ impl System for Daemon {
         if let Some(folder) = &mut request.workspace {
             *folder = self.real_folder(folder).await?;
         }
+        if request.untrusted && request.files.is_empty() {
+            return Err(ApiError::usage("`untrusted` is about files that are sent along, and there is none")
+                .hint("name them in `files`; what lies in a folder is labelled by a rule of the policy"));
+        }
         if request.dry_run && request.workspace.is_none() {
             return Err(ApiError::usage("a dry run works on a copy of a folder").hint("name it in `workspace`"));
         }
@@ -502,13 +506,15 @@ impl System for Daemon {
     }
 
     async fn input(&self, pid: Pid, request: InputRequest) -> Answer<Accepted> {
+        let InputRequest { text, eof, untrusted } = request;
         let mut accepted = None;
-        if !request.text.is_empty() {
-            accepted =
-                Some(self.change(pid, Body::Input { text: request.text, eof: false, from_pid: Pid::INIT }).await?);
+        if !text.is_empty() {
+            let body = Body::Input { text, eof: false, from_pid: Pid::INIT, untrusted };
+            accepted = Some(self.change(pid, body).await?);
         }
-        match (accepted, request.eof) {
-            (_, true) => self.change(pid, Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT }).await,
+        let end = Body::Input { text: String::new(), eof: true, from_pid: Pid::INIT, untrusted: false };
+        match (accepted, eof) {
+            (_, true) => self.change(pid, end).await,
             (Some(accepted), false) => Ok(accepted),
             (None, false) => Err(ApiError::usage("there is no text").hint("send `text`, or `eof` to end the input")),
         }
@@ -929,5 +935,6 @@ fn spec_of(request: SpawnRequest, pid: Pid, default_model: &str) -> SpawnSpec {
         workspace: request.workspace.filter(|_| !request.dry_run).map_or(Workspace::Home(pid), Workspace::Folder),
         quarantine: false,
         brought: Vec::new(),
+        untrusted: request.untrusted,
     }
 }

@@ -293,7 +293,7 @@ impl<'c> Session<'c> {
             // The end of the input is on its way.
             Prompt::Stdin { .. } if self.input == Input::Closed => Ok(()),
             Prompt::Stdin { .. } if self.kind == Kind::Run && self.keyboard.is_ended() => {
-                self.send(InputRequest { text: String::new(), eof: true }).await
+                self.send(InputRequest { text: String::new(), eof: true, untrusted: false }).await
             }
             Prompt::Stdin { .. } | Prompt::Question { .. } => {
                 self.tell(&format!("  answer it from another terminal: aos send {} TEXT", self.pid));
@@ -363,10 +363,12 @@ impl<'c> Session<'c> {
             (Some(prompt @ Prompt::Approval { .. }), Some(line)) if line.trim().is_empty() => self.talk.again(prompt),
             (Some(Prompt::Approval { id, .. }), Some(line)) => self.decide(&id, line.trim()).await?,
             (Some(Prompt::Question { .. } | Prompt::Stdin { .. }) | None, Some(text)) => {
-                self.send(InputRequest { text, eof: false }).await?;
+                self.send(InputRequest { text, eof: false, untrusted: false }).await?;
             }
             (_, None) if self.kind == Kind::Attach => return self.input_ended().await,
-            (Some(Prompt::Stdin { .. }), None) => self.send(InputRequest { text: String::new(), eof: true }).await?,
+            (Some(Prompt::Stdin { .. }), None) => {
+                self.send(InputRequest { text: String::new(), eof: true, untrusted: false }).await?
+            }
             (Some(Prompt::Question { .. }), None) => {
                 self.tell(&format!("  no more input here; answer it with: aos send {} TEXT", self.pid));
             }
@@ -391,7 +393,7 @@ impl<'c> Session<'c> {
             _ if process.state == State::Exited => Ok(None),
             (Mode::OneShot, _) => {
                 self.input = Input::Closed;
-                self.send(InputRequest { text: String::new(), eof: true }).await?;
+                self.send(InputRequest { text: String::new(), eof: true, untrusted: false }).await?;
                 Ok(None)
             }
             (Mode::Resident | Mode::Program, Input::Silent) => Ok(Some(self.detach())),
