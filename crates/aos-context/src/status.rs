@@ -69,7 +69,9 @@ pub fn status(status: &Status) -> String {
         say(format_args!("your last reply was empty: answer, or make a call"));
     }
     if status.last_was_cut_off {
-        say(format_args!("your last reply was cut off at its length limit: go on where it ended, in smaller pieces"));
+        say(format_args!(
+            "your last reply was cut off: go on exactly where an answer ended, both are joined; make a call smaller"
+        ));
     }
     if let Some(note) = &status.model_note {
         say(format_args!("{note}"));
@@ -111,7 +113,7 @@ mod tests {
             model_note: Some("the quota of `m` is used up".into()),
         };
         let line = status(&full);
-        insta::assert_snapshot!(line, @"[status] now 2026-11-22T00:00:00.000Z; $0.4996 left; 9000 tokens left; 3 calls left; you are ended at 2026-11-22T00:01:00.000Z; nearly spent: $0.4996 left of the day's $5, until 2026-11-22T00:01:00.000Z; finish what you can, and hand it over; window 71% full; 2 messages unread; 1 pieces of standard input unread; your last reply was empty: answer, or make a call; your last reply was cut off at its length limit: go on where it ended, in smaller pieces; the quota of `m` is used up; TERM was received: this is your last turn, hand over your result now");
+        insta::assert_snapshot!(line, @"[status] now 2026-11-22T00:00:00.000Z; $0.4996 left; 9000 tokens left; 3 calls left; you are ended at 2026-11-22T00:01:00.000Z; nearly spent: $0.4996 left of the day's $5, until 2026-11-22T00:01:00.000Z; finish what you can, and hand it over; window 71% full; 2 messages unread; 1 pieces of standard input unread; your last reply was empty: answer, or make a call; your last reply was cut off: go on exactly where an answer ended, both are joined; make a call smaller; the quota of `m` is used up; TERM was received: this is your last turn, hand over your result now");
         assert!(line.len() < 600);
     }
 }

@@ -155,6 +155,7 @@ impl<P: PageStore> Kernel<P> {
             asks: Default::default(),
             purse: None,
             serving: 0,
+            begun: String::new(),
             attempts: Attempts::default(),
             service: 0,
             due: None,
@@ -330,6 +331,7 @@ impl<P: PageStore> Kernel<P> {
             process.inbox = Default::default();
             process.stdin = Default::default();
             process.notices = Default::default();
+            process.begun = String::new();
             process.zombies = Default::default();
             process.put_away = Vec::new();
             process.refusals = Default::default();

@@ -152,27 +152,47 @@ impl<P: PageStore> Kernel<P> {
                 })
                 .collect();
         });
-        if empty {
-            self.empty_reply(pid);
-        } else if self.table.get(pid).is_some_and(|process| process.step.is_empty()) {
-            self.said(pid, &decoding.say);
-        } else {
-            self.with(pid, |process| process.phase = Phase::Calling);
+        let begun = self.table.get(pid).is_some_and(|process| !process.begun.is_empty());
+        if self.table.get(pid).is_some_and(|process| !process.step.is_empty()) {
+            self.with(pid, |process| {
+                // What stands beside a call is no answer.
+                process.begun = String::new();
+                process.phase = Phase::Calling;
+            });
             self.run_step(pid);
+        } else if empty && !begun {
+            self.empty_reply(pid);
+        } else if begun || cut_off {
+            // The words as they came, where they are all that did: a piece may end in a space.
+            let whole = reply.text.trim() == decoding.say;
+            self.went_on(pid, if whole { &reply.text } else { &decoding.say });
+        } else {
+            self.said(pid, &decoding.say);
         }
+    }
+
+    /// A piece of an answer, of which others may have come before and more may follow.
+    fn went_on(&mut self, pid: Pid, piece: &str) {
+        let Some((cut_off, terminating, room)) = self.with(pid, |process| {
+            process.begun.push_str(piece);
+            let room = process.begun.len() < limits::TEXT_BYTES_MAX;
+            (process.attempts.cut_off, process.terminating.is_some(), room)
+        }) else {
+            return;
+        };
+        if (1..=limits::EMPTY_REPLIES_MAX).contains(&cut_off) && room && !terminating {
+            // It was not done; the status line tells it to go on.
+            self.want_turn(pid);
+            return;
+        }
+        let answer = self.with(pid, |process| std::mem::take(&mut process.begun)).unwrap_or_default();
+        self.said(pid, answer.trim());
     }
 
     /// A reply without a call: the end of a one-shot process, a word on stdout from a resident one.
     fn said(&mut self, pid: Pid, text: &str) {
         let Some(process) = self.table.get(pid) else { return };
-        let cut_off = process.attempts.cut_off;
-        let terminating = process.terminating.is_some();
-        if (1..=limits::EMPTY_REPLIES_MAX).contains(&cut_off) && !terminating {
-            // It was not done; the status line tells it to go on.
-            self.want_turn(pid);
-            return;
-        }
-        if !terminating && self.must_wait_to_write(pid, text) {
+        if process.terminating.is_none() && self.must_wait_to_write(pid, text) {
             return;
         }
         self.pipe(pid, text);
@@ -184,15 +204,23 @@ impl<P: PageStore> Kernel<P> {
         let Some(process) = self.table.get(pid) else { return };
         let (mode, more) = (process.mode, process.has_person_input() || !process.notices.is_empty());
         let (terminating, quarantine) = (process.terminating.is_some(), process.quarantine);
+        let cut_off = process.attempts.cut_off;
         match mode {
             _ if terminating => self.exit(pid, 143, text.into(), "ended by TERM after its last turn"),
+            Mode::OneShot if !more && cut_off > 0 => {
+                let reason = format!("its answer was cut off {cut_off} times in a row, and is not whole");
+                self.exit(pid, 1, text.into(), &reason);
+            }
             Mode::OneShot if !more => {
                 let answer = if quarantine { value_in(text) } else { text.into() };
                 self.exit(pid, 0, answer, "answered");
             }
             Mode::OneShot | Mode::Resident | Mode::Program => {
                 self.did_well(pid);
-                self.with(pid, |process| process.phase = Phase::Idle);
+                self.with(pid, |process| {
+                    process.attempts.cut_off = 0;
+                    process.phase = Phase::Idle;
+                });
                 self.rest(pid);
                 self.wake(pid);
             }

@@ -153,6 +153,8 @@ pub struct Process {
     pub serving: u32,
     /// Of a program: what is set aside ahead of its requests.
     pub purse: Option<Box<Purse>>,
+    /// What it has said of an answer that was cut off, until it has said the rest.
+    pub begun: String,
     /// Failures of its current turn.
     pub attempts: Attempts,
     /// Tokens of service it has had, weighted: its place in the fair share.

@@ -11,7 +11,7 @@ use aos_abi::{Lsn, Pid};
 use crate::process::Process;
 
 /// Version of the format of pages and checkpoints; a checkpoint of another one is refused.
-pub const PAGE_FORMAT: u32 = 26;
+pub const PAGE_FORMAT: u32 = 27;
 
 /// Where pages of processes are read from. Writing is the journal's: see [`crate::Kernel::checkpoint`].
 pub trait PageStore {

@@ -502,6 +502,77 @@ fn trimming_does_not_part_a_call_from_its_result() {
     "#);
 }
 
+/// The first pieces were thrown away, and what never came to its end counted as an answer.
+#[test]
+fn an_answer_in_pieces_is_handed_over_whole() {
+    let told = replay(
+        r#"
+        spawn oneshot tell
+        2 cut: One, t
+        2 cut: wo, th
+        2: ree.
+        spawn resident tell
+        spawn resident pipe=3 tell
+        4 cut: five, s
+        boot
+        4: ix.
+        input 4 more
+        4 cut: seven
+        4: => FS_LIST {}
+        done 4 FS_LIST
+        4: eight
+        spawn oneshot tell
+        5 cut: nine
+        5 cut: ,
+        5 cut: ten
+        5 cut: .
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn oneshot tell
+      → infer 2 turn [task]
+    > 2 cut: One, t
+      → infer 2 turn [task, turn]
+    > 2 cut: wo, th
+      → infer 2 turn [task, turn, turn]
+    > 2: ree.
+    2 charged 1000 + 100 tokens, $0.0011
+    2 exited 0: answered = "One, two, three."
+    > spawn resident tell
+      → infer 3 turn [task]
+    > spawn resident pipe=3 tell
+      → infer 4 turn [task]
+    > 4 cut: five, s
+      → infer 4 turn [task, turn]
+    > boot
+      → infer 3 turn [task]
+      → infer 4 turn [task, turn]
+    > 4: ix.
+    3 input from 4: five, six.
+    > input 4 more
+      → infer 4 turn [task, turn, turn, input more]
+    > 4 cut: seven
+      → infer 4 turn [task, turn, turn, input more, turn]
+    > 4: => FS_LIST {}
+      → call 4 FS_LIST {}
+    > done 4 FS_LIST
+      → infer 4 turn [task, turn, turn, input more, turn, turn, fs_list]
+    > 4: eight
+    3 input from 4: eight
+    > spawn oneshot tell
+      → infer 5 turn [task]
+    > 5 cut: nine
+      → infer 5 turn [task, turn]
+    > 5 cut: ,
+      → infer 5 turn [task, turn, turn]
+    > 5 cut: ten
+      → infer 5 turn [task, turn, turn, turn]
+    > 5 cut: .
+    5 charged 1000 + 100 tokens, $0.0011
+    5 exited 1: its answer was cut off 4 times in a row, and is not whole = "nine,ten."
+    "#);
+}
+
 #[test]
 fn a_reply_cut_off_runs_no_half_call_and_goes_on() {
     let told = replay(
@@ -525,6 +596,6 @@ fn a_reply_cut_off_runs_no_half_call_and_goes_on() {
       → infer 2 turn [task, turn, fs_read, fs_write, turn]
     > 2: done
     2 charged 1000 + 100 tokens, $0.0011
-    2 exited 0: answered = "done"
+    2 exited 0: answered = "I was about todone"
     "#);
 }
