@@ -80,6 +80,8 @@ pub(crate) enum Field {
     BareMethod,
     /// A process: named by number, or a child or the parent.
     Pid,
+    /// One that a signal goes to: the same, where the sentence has said before that it is about processes.
+    Target,
     /// Words that are sent, run or told: marked from beginning to end.
     Text,
     /// The same, but nothing at all may be sent too.
@@ -88,6 +90,8 @@ pub(crate) enum Field {
     Headers,
     /// The path of a webhook: where the sentence speaks of one, or marks it.
     Hook,
+    /// The same of one that anybody may call: where the sentence speaks of no secret either.
+    OpenHook,
     /// The seconds after which a command is cut off: below what it has anyway, a number of the sentence. What it did until
     /// then stays, so whoever chooses the end chooses what is done.
     Deadline,
@@ -108,6 +112,7 @@ fn field(name: Name, field: &str) -> Field {
         (Name::SpawnAgent, "role" | "task") => Field::Text,
         (Name::SpawnAgent, "name" | "model") => Field::Word,
         (Name::SpawnAgent, "pipe_to") | (Name::SendMsg, "to_pid") => Field::Pid,
+        (Name::Kill, "pid") => Field::Target,
         // What is attached is judged as the call that brings it.
         (Name::SpawnAgent, "budget" | "quarantine" | "workspace" | "attachments") => Field::Inert,
         (Name::SysRegisterWebhook, "path") => Field::Hook,
@@ -257,8 +262,10 @@ impl Steering<'_> {
 pub(crate) fn steering(name: Name, args: &Value) -> impl Iterator<Item = (&str, Field, &Value)> {
     let fields = args.as_object().into_iter().flatten();
     let bare = args["body"].as_str().is_none_or(str::is_empty);
+    let open = args["secret"].is_null();
     let typed = fields.map(move |(key, value)| match field(name, key) {
         Field::Method if bare => (key.as_str(), Field::BareMethod, value),
+        Field::Hook if open => (key.as_str(), Field::OpenHook, value),
         field => (key.as_str(), field, value),
     });
     typed.filter(|(_, field, value)| !steers_nothing(*field, value))
@@ -475,6 +482,25 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_a_process_only_in_a_sentence_about_processes() {
+        for (asked, pid) in [
+            ("Tell me the 35 most important mails", Some("pid".to_owned())),
+            ("35 processes are too many", Some("pid".to_owned())),
+            ("Kill process 35", None),
+            ("stop 34 and 35, please", None),
+        ] {
+            assert_eq!(lacks(asked, "KILL", r#"{"pid":35}"#), pid, "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_webhook_that_should_be_signed_is_not_given_to_everybody() {
+        let asked = "Listen on the webhook orders with the secret `abc12345`";
+        assert_eq!(lacks(asked, "SYS_REGISTER_WEBHOOK", r#"{"path":"orders"}"#), Some("path".into()));
+        assert_eq!(lacks(asked, "SYS_REGISTER_WEBHOOK", r#"{"path":"orders","secret":"abc12345"}"#), None);
+    }
+
+    #[test]
     fn a_child_is_known_and_tainted_files_are_not_run() {
         let texts = ["Run `make`. Tell them \"ready\"".to_owned()];
         let pids = BTreeSet::from([Pid(7)]);
@@ -505,11 +531,13 @@ mod tests {
             Field::Word,
             Field::Path,
             Field::Hook,
+            Field::OpenHook,
             Field::Url,
             Field::Recipient,
             Field::Method,
             Field::BareMethod,
             Field::Pid,
+            Field::Target,
             Field::Text,
             Field::Body,
             Field::Headers,

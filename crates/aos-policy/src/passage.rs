@@ -32,6 +32,8 @@ pub(crate) fn passages(text: &str) -> Vec<Passage<'_>> {
     let mut ends = cuts(text, &marks);
     ends.push(text.len());
     let (mut begin, mut closes) = (0, false);
+    // What was negated before a mere line break is so after it.
+    let mut goes_on = false;
     let mut found = Vec::new();
     for end in ends {
         let part = &text[begin..end];
@@ -41,10 +43,12 @@ pub(crate) fn passages(text: &str) -> Vec<Passage<'_>> {
         marked.extend(blocks(text, begin..end, &marks));
         let is_marked = |at: usize| marks.iter().any(|mark| mark.whole.contains(&(begin + at)));
         let listed = is_item(part.trim_start_matches('\n'));
-        let negation = if listed && closes { Some(0) } else { negation::first(part, is_marked) };
+        let negation = if (listed && closes) || goes_on { Some(0) } else { negation::first(part, is_marked) };
         if !listed {
-            closes = negation.is_some() && part.trim_end().ends_with(':');
+            closes = (negation.is_some() && part.trim_end().ends_with(':')) || (goes_on && closes);
         }
+        goes_on =
+            negation.is_some() && !listed && part.ends_with('\n') && !part.trim().is_empty() && !ends_sentence(part);
         let until = negation.map_or(end, |at| begin + at);
         let start = |content: &str| content.as_ptr() as usize - text.as_ptr() as usize;
         let (mut all, behind): (Vec<&str>, Vec<&str>) = marked.into_iter().partition(|content| start(content) < until);
@@ -74,6 +78,21 @@ impl<'a> Passage<'a> {
     pub(crate) fn has_text(&self, text: &str) -> bool {
         let text = text.strip_suffix('\n').unwrap_or(text);
         text.trim().chars().nth(1).is_some() && self.marked().contains(&text)
+    }
+
+    /// Whether one of these words stands here, in any case.
+    pub(crate) fn has_any(&self, list: &[&str]) -> bool {
+        self.words().any(|word| list.iter().any(|one| word.eq_ignore_ascii_case(one)))
+    }
+
+    /// Whether this word stands here, and one of these before it.
+    pub(crate) fn has_word_after(&self, word: &str, list: &[&str]) -> bool {
+        let mut begun = false;
+        self.text.split_whitespace().map(bare).any(|one| {
+            let is = begun && one == word;
+            begun |= list.iter().any(|before| one.eq_ignore_ascii_case(before));
+            is
+        })
     }
 
     /// Whether this word stands here right before an address.
@@ -191,7 +210,24 @@ fn mark_at(text: &str, at: usize, c: char) -> Option<Mark> {
     Some(Mark { whole: at..begin + end + close.len_utf8(), content: begin..begin + end })
 }
 
-/// Where one passage ends and the next begins: after a sentence, at a blank line, before an item of a list.
+/// Columns at which whoever wraps lines does so at the earliest.
+const WRAP_COLUMNS: usize = 72;
+
+/// Whether a line goes on in the next one: it is wrapped there, or the next one stands further in, as in an item of a list.
+fn is_continued(line: &str, next: &str) -> bool {
+    let inset = |line: &str| line.len() - line.trim_start().len();
+    let first = next.split_whitespace().next().unwrap_or_default();
+    let wrapped = line.chars().count() + 1 + first.chars().count() > WRAP_COLUMNS;
+    inset(next) > inset(line) || (wrapped && first.starts_with(char::is_lowercase))
+}
+
+/// Whether a passage ends as a sentence does.
+fn ends_sentence(passage: &str) -> bool {
+    passage.trim_end().ends_with(['.', '!', '?', '。', '！', '？'])
+}
+
+/// Where one passage ends and the next begins: after a sentence, at the end of a line that does not go on, before an item of a
+/// list.
 fn cuts(text: &str, marks: &[Mark]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut before = ' ';
@@ -201,7 +237,9 @@ fn cuts(text: &str, marks: &[Mark]) -> Vec<usize> {
         let mut marked = || marks.peek().is_some_and(|mark| mark.contains(&at));
         let after = &text[at + c.len_utf8()..];
         let cut = match c {
-            '.' | '!' | '?' | '\n' if marked() => false,
+            '.' | '!' | '?' | '。' | '！' | '？' | '\n' if marked() => false,
+            // No space follows these.
+            '。' | '！' | '？' => true,
             // A full stop that stands alone, or before a small letter, may belong to a command.
             '.' | '!' | '?' => {
                 let next = after.trim_start().chars().next();
@@ -210,8 +248,9 @@ fn cuts(text: &str, marks: &[Mark]) -> Vec<usize> {
             }
             '\n' => {
                 let next = after.split('\n').next().unwrap_or_default();
+                let line = text[..at].rsplit('\n').next().unwrap_or_default();
                 let introduced = text[..at].trim_end().ends_with(':');
-                (next.trim().is_empty() && !introduced) || is_item(next)
+                is_item(next) || !(introduced || (!next.trim().is_empty() && is_continued(line, next)))
             }
             _ => false,
         };
@@ -231,15 +270,20 @@ fn is_item(line: &str) -> bool {
     numbered || line.starts_with("- ") || line.starts_with("* ")
 }
 
-/// The passage itself, and what follows a colon in it, each to the passage's end.
+/// What follows a colon in a passage, to the passage's end and to the paragraph's; and the passage itself, where it is all that
+/// was written, an item of a list or a line of a shell. A sentence among others says something: it is no text.
 fn blocks<'a>(text: &'a str, passage: Range<usize>, marks: &[Mark]) -> Vec<&'a str> {
     let plain = |at: &usize| !marks.iter().any(|mark| mark.whole.contains(at));
     let part = &text[passage.clone()];
     let colons = part.match_indices(':').map(|(at, _)| passage.start + at + 1).filter(plain);
-    let begins = colons.filter(|at| text[*at..].starts_with(char::is_whitespace)).chain([passage.start]);
+    let colons = colons.filter(|at| text[*at..].starts_with(char::is_whitespace));
+    let whole = [passage.clone()].into_iter().filter(|_| {
+        let line = part.trim();
+        line == text.trim() || is_item(line) || line.starts_with("$ ")
+    });
     let mut found = Vec::new();
-    for begin in begins {
-        let block = text[begin..passage.end].trim();
+    for Range { start, end } in colons.flat_map(|at| [at..passage.end, at..paragraph_end(text, at)]).chain(whole) {
+        let block = text[start..end].trim();
         let block = block.strip_prefix("- ").or_else(|| block.strip_prefix("* ")).unwrap_or(block);
         let block = block.strip_prefix("$ ").unwrap_or(block);
         found.push(block);
@@ -247,6 +291,20 @@ fn blocks<'a>(text: &'a str, passage: Range<usize>, marks: &[Mark]) -> Vec<&'a s
         found.extend(block.strip_suffix(['.', '!', '?']).filter(|rest| rest.ends_with(char::is_alphanumeric)));
     }
     found
+}
+
+/// Where the paragraph ends that begins here, blank lines before it left out.
+fn paragraph_end(text: &str, begin: usize) -> usize {
+    let mut begun = false;
+    let mut at = begin;
+    for line in text[begin..].split_inclusive('\n') {
+        if begun && line.trim().is_empty() {
+            break;
+        }
+        begun |= !line.trim().is_empty();
+        at += line.len();
+    }
+    at
 }
 
 #[cfg(test)]
@@ -296,6 +354,9 @@ mod tests {
             "Run\n```\ncargo test\nrm -rf target\n```",
             "Run: cargo test . --all",
             "don't cargo test, that isn't it",
+            // A sentence among others says something.
+            "cargo test\nis what I never run",
+            "Tell me about it. cargo test",
         ] {
             assert!(!text(asked, "cargo test"), "{asked}");
         }
@@ -315,6 +376,13 @@ mod tests {
             "Never do one of these:\n- `rm f`\n- rm f\n",
             "Do not run this:\n\nrm f",
             "Never run rm f",
+            "Never do one of these:\nrm g\n`rm f`",
+            "Never do one of these:\n- `rm g`\n  which is bad\n- `rm f`",
+            "Never, and nobody else,\nrun `rm f`",
+            "Run `rm g` instead of `rm f`",
+            "Run `rm g`, no `rm f`",
+            "Ask me before you run `rm f`",
+            "Run `rm f` once I agree",
         ] {
             assert!(!text(asked, "rm f"), "{asked}");
             assert!(marked_texts(asked).iter().any(|mark| mark.contains("rm f")), "it stands there: {asked}");
@@ -324,6 +392,8 @@ mod tests {
             "Run `rm f` and do not ask",
             "Do not wait. Run `rm f`.",
             "Do not wait.\n\nRun:\n- `rm f`\n",
+            "Do not wait.\nRun `rm f`",
+            "Do not wait\n\nRun `rm f`",
             "Print `do not`, then run `rm f`",
         ] {
             assert!(text(asked, "rm f"), "{asked}");
@@ -337,5 +407,18 @@ mod tests {
         assert_eq!(cut("Do this:\n- one\n- two\n"), 3);
         assert_eq!(cut("One\n\nTwo"), 2);
         assert_eq!(cut("Send this:\n\nTwo"), 1);
+        assert_eq!(cut("Send this:\nTwo\nThree"), 2);
+        assert!(
+            text("Send this:\nTwo x\nThree y", "Two x\nThree y")
+                && !text("Send:\nTwo x\n\nThree y", "Two x\n\nThree y")
+        );
+        // A break ends a sentence, but where an editor has wrapped it, or an item goes on.
+        assert_eq!(cut("Post `a b` to https://a.example/x\nRead https://b.example/y"), 2);
+        assert_eq!(cut("post `a b` to https://a.example/x\nread https://b.example/y"), 2);
+        let wrapped =
+            "When all of that is done, and only then, post the text `a b` to the place\ncalled https://a.example/x";
+        assert_eq!(cut(wrapped), 1);
+        assert_eq!(cut("- Post `a b`\n  to https://a.example/x\n- two"), 2);
+        assert_eq!(cut("送る。読む！"), 2);
     }
 }

@@ -62,6 +62,7 @@ impl<'a> Sought<'a> {
                     && (is_word(passage, wanted) || passage.words().any(|word| plain_path(word) == wanted))
             }
             (Field::Hook, Value::String(path)) => is_hook(passage, plain_path(path)),
+            (Field::OpenHook, Value::String(path)) => is_hook(passage, plain_path(path)) && !passage.has_any(&SIGNED),
             (Field::Url, Value::String(_)) => {
                 self.url.as_ref().is_some_and(|url| passage.words().any(|word| url.is_written(word)))
             }
@@ -77,17 +78,20 @@ impl<'a> Sought<'a> {
                 marked || passage.words().any(|word| word == method) || passage.stands_before_address(method)
             }
             (Field::Pid, Value::Number(pid)) => passage.has_word(&pid.to_string()),
+            (Field::Target, Value::Number(pid)) => passage.has_word_after(&pid.to_string(), &PROCESSES),
             (Field::Text | Field::Body, Value::String(text)) => passage.has_text(text),
             (Field::Any, value) => is_any_given(passage, value),
             (
                 Field::Word
                 | Field::Path
                 | Field::Hook
+                | Field::OpenHook
                 | Field::Url
                 | Field::Recipient
                 | Field::Method
                 | Field::BareMethod
                 | Field::Pid
+                | Field::Target
                 | Field::Text
                 | Field::Body
                 | Field::Headers
@@ -114,9 +118,11 @@ impl<'a> Sought<'a> {
             Field::Recipient => names.any(|name| name.contains('@') && recipient(name) == recipient(value)),
             Field::Inert
             | Field::Hook
+            | Field::OpenHook
             | Field::Method
             | Field::BareMethod
             | Field::Pid
+            | Field::Target
             | Field::Text
             | Field::Body
             | Field::Headers
@@ -129,11 +135,11 @@ impl<'a> Sought<'a> {
 fn hint<'a>(field: Field, value: &'a Value, url: Option<&Url<'a>>) -> Cow<'a, str> {
     match (field, value) {
         (Field::Word, Value::String(word)) => word.into(),
-        (Field::Path | Field::Hook, Value::String(path)) => plain_path(path).into(),
+        (Field::Path | Field::Hook | Field::OpenHook, Value::String(path)) => plain_path(path).into(),
         // Of a URL and an address, what is never written otherwise.
         (Field::Url, Value::String(_)) => url.map_or("", Url::tail).into(),
         (Field::Recipient, Value::String(to)) => to.rsplit_once('@').map_or(to.as_str(), |(who, _)| who).into(),
-        (Field::Pid, Value::Number(pid)) => pid.to_string().into(),
+        (Field::Pid | Field::Target, Value::Number(pid)) => pid.to_string().into(),
         (Field::Text | Field::Body, Value::String(words)) => words.strip_suffix('\n').unwrap_or(words).into(),
         _ => Cow::default(),
     }
@@ -148,6 +154,27 @@ fn short(hint: Cow<'_, str>) -> Cow<'_, str> {
         Cow::Owned(hint) => hint[begin..].to_owned().into(),
     }
 }
+
+/// Words of a sentence about a webhook that not everybody may call.
+const SIGNED: [&str; 6] = ["secret", "secrets", "signed", "signature", "signatures", "hmac"];
+
+/// Words of a sentence about processes, before it names one.
+const PROCESSES: [&str; 14] = [
+    "process",
+    "processes",
+    "pid",
+    "pids",
+    "agent",
+    "agents",
+    "helper",
+    "helpers",
+    "child",
+    "children",
+    "kill",
+    "stop",
+    "pause",
+    "terminate",
+];
 
 /// Words that a sentence about a webhook has.
 const HOOKS: [&str; 4] = ["webhook", "webhooks", "hook", "hooks"];

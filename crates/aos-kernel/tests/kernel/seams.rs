@@ -438,6 +438,7 @@ fn a_signed_webhook_is_not_replaced_by_an_unsigned_one() {
         2: => SYS_REGISTER_WEBHOOK {"path":"orders","secret":"s3cr3t-abc"} => NET_FETCH {"url":"https://news.example.com/a"}
         done 2 NET_FETCH
         2: => SYS_REGISTER_WEBHOOK {"path":"orders"}
+        approve p1
     "#), @r#"
     > spawn resident Listen on the webhook orders with the secret s3cr3t-abc. Read https://news.example.com/a
       → infer 2 turn [task]
@@ -448,7 +449,10 @@ fn a_signed_webhook_is_not_replaced_by_an_unsigned_one() {
     2 labelled untrusted.web
       → infer 2 turn [task, turn, sys_register_webhook, net_fetch]
     > 2: => SYS_REGISTER_WEBHOOK {"path":"orders"}
-    2 given, which lifts label: labels[0] untrusted
+    2 ask by label: labels[0] untrusted
+    2 proposal p1 pending
+    > approve p1
+    2 proposal p1 executed
     2 SYS_REGISTER_WEBHOOK = EEXIST `orders` is registered with a secret already
       → infer 2 turn [task, turn, sys_register_webhook, net_fetch, turn, sys_register_webhook]
     "#);
