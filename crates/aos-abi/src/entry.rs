@@ -368,6 +368,9 @@ pub enum Body {
         result: Option<serde_json::Value>,
         /// Why it ended, in words.
         reason: String,
+        /// Of one that was to end with its answer: the timers and webhooks that were still to come, and ended with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        awaited: Vec<String>,
     },
     /// Fact: children that ended and were never waited for were put away, oldest first; `WAIT` returns them no more.
     Reaped {

@@ -295,7 +295,7 @@ fn parts(entry: &Entry) -> Option<Told<'_>> {
         Body::Signal { signal, from_pid, .. } => {
             Told::plain(String::new(), format!("[signal {signal} from pid {from_pid}, {at}: this is your last turn]"))
         }
-        Body::Exited { exit_code, result, reason } => {
+        Body::Exited { exit_code, result, reason, .. } => {
             let body = json_text(&json!({"result": result, "reason": reason}));
             Told::fenced(entry, &format!("child pid {}, ended with exit code {exit_code}", entry.pid), body)
         }

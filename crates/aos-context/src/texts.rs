@@ -241,7 +241,7 @@ mod tests {
             Body::Timer { timer_id: "t1".into(), name: Some(text()), prompt: text(), missed: 0, untrusted: false },
             Body::Webhook(request),
             Body::Watch { watch_id: "w1".into(), paths: BTreeSet::from([text()]) },
-            Body::Exited { exit_code: 0, result: Some(json!([text()])), reason: text() },
+            Body::Exited { exit_code: 0, result: Some(json!([text()])), reason: text(), awaited: Vec::new() },
             Body::Compacted { upto: Lsn(1), summary: text(), tokens: (1, 1) },
         ]
     }
@@ -389,7 +389,12 @@ mod tests {
         for name in ["SYS_WAIT", "TOOL_CALL", "EXEC_CMD"] {
             assert!(seen(result(name, packed("content"))) && seen(result(name, packed("body"))), "{name}");
         }
-        assert!(seen(Body::Exited { exit_code: 0, result: Some(packed("content")), reason: String::new() }));
+        assert!(seen(Body::Exited {
+            exit_code: 0,
+            result: Some(packed("content")),
+            reason: String::new(),
+            awaited: Vec::new()
+        }));
         let reply = Reply {
             text: String::new(),
             calls: vec![NativeCall {

@@ -150,7 +150,12 @@ fn play(history: &mut History, step: &Step) {
                 4 => Body::Watch { watch_id: "w1".into(), paths: BTreeSet::from([text]) },
                 5 => Body::Signal { signal: Signal::Term, from_pid: Pid::INIT, tree: false },
                 6 => spawn(&text),
-                _ => Body::Exited { exit_code: 0, result: Some(text.into()), reason: "answered".into() },
+                _ => Body::Exited {
+                    exit_code: 0,
+                    result: Some(text.into()),
+                    reason: "answered".into(),
+                    awaited: Vec::new(),
+                },
             };
             history.add(body);
         }
@@ -473,7 +478,12 @@ fn results_timers_and_inputs_that_are_recorded_are_shown_to_the_model() {
         reply_by: Some(Timestamp(60_000)),
     };
     history.add(Body::Webhook(request));
-    history.add(Body::Exited { exit_code: 3, result: Some("A CHILD".into()), reason: "answered".into() });
+    history.add(Body::Exited {
+        exit_code: 3,
+        result: Some("A CHILD".into()),
+        reason: "answered".into(),
+        awaited: Vec::new(),
+    });
     history.add(Body::Signal { signal: Signal::Term, from_pid: Pid::INIT, tree: false });
     // What only concerns the books is not shown.
     history.add(Body::Tick);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use aos_abi::entry::{PROCESS_ENDED, ProposalState};
-use aos_abi::process::{BudgetSpec, SpawnSpec, Workspace};
+use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
 use aos_abi::{Body, CallError, Code, Lsn, Pid, Signal, Timestamp, limits};
 use aos_context::{ItemKind, Window};
 use aos_policy::{Grants, Labels};
@@ -311,7 +311,9 @@ impl<P: PageStore> Kernel<P> {
         self.revoke(pid);
         // Nothing reads back from JSON as none, so nothing is none here too.
         let shown = Some(result.clone()).filter(|result| !result.is_null());
-        let body = Body::Exited { exit_code: code, result: shown, reason: reason.to_owned() };
+        let awaited = self.table.get(pid).filter(|process| code == 0 && process.mode == Mode::OneShot).map(awaited);
+        let awaited = awaited.unwrap_or_default();
+        let body = Body::Exited { exit_code: code, result: shown, reason: reason.to_owned(), awaited };
         let lsn = self.fact(pid, body);
         let notice = Notice { labels: self.labels_of_end(pid, &result, reason), ..self.as_notice(lsn) };
         self.release(pid);
@@ -564,4 +566,10 @@ fn fewer(counts: &mut BTreeMap<Pid, u32>, of: Pid) {
             count.remove();
         }
     }
+}
+
+/// What a process waits for that nobody will hear of once it has ended.
+fn awaited(process: &Process) -> Vec<String> {
+    let timers = process.timers.keys().map(|timer| format!("timer {timer}"));
+    timers.chain(process.webhooks.keys().map(|path| format!("webhook {path}"))).collect()
 }

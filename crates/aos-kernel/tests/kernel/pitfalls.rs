@@ -502,6 +502,29 @@ fn trimming_does_not_part_a_call_from_its_result() {
     "#);
 }
 
+/// "The timer is set", and nobody was told that it had ended with its agent.
+#[test]
+fn what_a_one_shot_still_waits_for_is_named_when_it_ends() {
+    let told = replay(
+        r#"
+        spawn oneshot nudge me
+        2: => SYS_SCHEDULE {"seconds":60,"prompt":"nudge","once":true} => SYS_REGISTER_WEBHOOK {"path":"x"}
+        2: set
+        spawn oneshot nudge me
+        3: => SYS_SCHEDULE {"seconds":60,"prompt":"nudge","once":true}
+        after 61
+        3: not yet
+        3: done
+        "#,
+    );
+    let ends: Vec<&str> = told.lines().filter(|line| line.contains("exited")).collect();
+    assert_eq!(
+        ends,
+        ["2 exited 0: answered with timer t1, webhook x = \"set\"", "3 exited 0: answered = \"done\""],
+        "{told}"
+    );
+}
+
 /// The first pieces were thrown away, and what never came to its end counted as an answer.
 #[test]
 fn an_answer_in_pieces_is_handed_over_whole() {

@@ -878,11 +878,10 @@ fn fact(entry: &Entry) -> Option<String> {
         }
         Body::NearlySpent(budget) => format!("nearly spent: {budget}"),
         Body::Compacted { .. } => "compacted".into(),
-        Body::Exited { exit_code, result, reason } => {
-            format!(
-                "exited {exit_code}: {reason}{}",
-                result.as_ref().map_or(String::new(), |result| format!(" = {}", short(result)))
-            )
+        Body::Exited { exit_code, result, reason, awaited } => {
+            let with = if awaited.is_empty() { String::new() } else { format!(" with {}", awaited.join(", ")) };
+            let result = result.as_ref().map_or(String::new(), |result| format!(" = {}", short(result)));
+            format!("exited {exit_code}: {reason}{with}{result}")
         }
         Body::Refused { .. } => return None,
         Body::Stopped { reason, until: None } => format!("stopped: {reason}"),

@@ -199,10 +199,17 @@ impl Narrator {
                 let what = until.map_or("stopped".to_owned(), |until| format!("waits until {until}"));
                 vec![self.lead(&style.yellow("!"), &format!("{what}: {}", clean_line(reason)))]
             }
-            Body::Exited { exit_code, reason, .. } => {
+            Body::Exited { exit_code, reason, awaited, .. } => {
                 let sign = if *exit_code == 0 { style.green("■") } else { style.red("■") };
                 let end = format!("exit {exit_code}, {}: {}", clean_line(reason), self.used());
-                vec![self.lead(&sign, &end)]
+                let lost = (!awaited.is_empty()).then(|| {
+                    let what = clean_line(&awaited.join(", "));
+                    let text = format!(
+                        "nobody will hear of {what}: it ended with its answer; `aos spawn` starts one that stays"
+                    );
+                    self.lead(&style.yellow("!"), &text)
+                });
+                lost.into_iter().chain([self.lead(&sign, &end)]).collect()
             }
             Body::Keyed(key) => {
                 let owner = key.owner.as_deref().map(|owner| format!(" of {}", clean_line(owner))).unwrap_or_default();

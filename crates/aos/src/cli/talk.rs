@@ -168,7 +168,7 @@ impl Talk {
                 }
             }
             Body::Stopped { reason, .. } if self.kind == Kind::Run => actions.push(Action::Stopped(reason.clone())),
-            Body::Exited { exit_code, result, reason } => actions.push(Action::End {
+            Body::Exited { exit_code, result, reason, .. } => actions.push(Action::End {
                 code: *exit_code,
                 result: view::result_text(result.as_ref()),
                 reason: clean_line(reason),

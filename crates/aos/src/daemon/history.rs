@@ -429,7 +429,10 @@ mod tests {
         recent.keep(Pid(7), &input(2, 7));
         recent.keep(Pid(7), &input(2, 7));
         adds_up(&recent);
-        recent.keep(Pid(7), &entry(3, 7, Body::Exited { exit_code: 0, result: None, reason: "answered".into() }));
+        recent.keep(
+            Pid(7),
+            &entry(3, 7, Body::Exited { exit_code: 0, result: None, reason: "answered".into(), awaited: Vec::new() }),
+        );
         assert!(recent.windows.is_empty());
         adds_up(&recent);
     }

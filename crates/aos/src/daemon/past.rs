@@ -307,7 +307,7 @@ mod tests {
             outcome: Outcome::Success { result: serde_json::json!({ "pid": child }) },
             effect: None,
         };
-        let exited = || Body::Exited { exit_code: 0, result: None, reason: String::new() };
+        let exited = || Body::Exited { exit_code: 0, result: None, reason: String::new(), awaited: Vec::new() };
         let bodies = [
             (2, spawned(Pid::INIT)),
             (3, spawned(Pid(2))),

@@ -294,7 +294,7 @@ fn move_on(process: &mut ProcessView, entry: &Entry) {
                 Some(_) => (ProcessState::Blocked, Some("budget")),
             }
         }
-        Body::Exited { exit_code, result, reason } => {
+        Body::Exited { exit_code, result, reason, .. } => {
             process.exit_code = Some(*exit_code);
             process.result.clone_from(result);
             process.reason = Some(reason.clone());
