@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 
 use aos_abi::entry::{PROCESS_ENDED, ProposalState};
 use aos_abi::process::{BudgetSpec, Mode, SpawnSpec, Workspace};
-use aos_abi::{Body, CallError, Code, Lsn, Pid, Signal, Timestamp, limits};
+use aos_abi::{Body, CallError, Code, Lsn, Name, Pid, Signal, Timestamp, limits};
 use aos_context::{ItemKind, Window};
 use aos_policy::{Grants, Labels};
 use serde_json::Value;
@@ -267,6 +267,7 @@ impl<P: PageStore> Kernel<P> {
         // Before it goes on, or a stopped process would start them.
         self.abandon_queued(pid, "TERM came first");
         self.go_on(pid);
+        self.end_commands(pid);
         match self.table.get(pid).map(|process| process.phase.clone()) {
             Some(Phase::Waiting { .. }) => {
                 self.close_proposals(pid);
@@ -283,6 +284,17 @@ impl<P: PageStore> Kernel<P> {
             Some(Phase::Idle | Phase::Backoff(_) | Phase::Broke { .. } | Phase::Ready) => self.want_turn(pid),
             _ => {}
         }
+    }
+
+    /// Ends the commands of a process, which may run for longer than it has left: what came of them is told to its last turn.
+    fn end_commands(&mut self, pid: Pid) {
+        let Some(process) = self.table.get(pid) else { return };
+        let running = process.step.iter().filter_map(|call| match call.state {
+            CallState::Running(effect) if call.made() == Name::ExecCmd.as_str() => Some(effect),
+            CallState::Running(_) | CallState::Queued | CallState::Waiting | CallState::Done(..) => None,
+        });
+        let running: Vec<_> = running.collect();
+        running.into_iter().for_each(|effect| self.perform(Effect::Cancel(effect)));
     }
 
     /// Ends a process and everything below it.

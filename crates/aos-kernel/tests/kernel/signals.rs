@@ -29,6 +29,43 @@ fn term_gives_one_last_turn() {
     "#);
 }
 
+/// A command ran on until the process was killed, and its last turn never came.
+#[test]
+fn term_ends_commands_that_run_but_no_other_call() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => EXEC_CMD {"cmd":"sleep 900"} => FS_READ {"path":"a"}
+        signal 2 TERM
+        lost 2 EXEC_CMD
+        2: my last words
+        spawn resident go
+        3: => FS_READ {"path":"a"} => EXEC_CMD {"cmd":"sleep 900"}
+        signal 3 TERM
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident go
+      → infer 2 turn [task]
+    > 2: => EXEC_CMD {"cmd":"sleep 900"} => FS_READ {"path":"a"}
+      → call 2 EXEC_CMD {"cmd":"sleep 900"}
+    > signal 2 TERM
+    2 FS_READ = EINTR not run: TERM came first
+      → cancel
+    > lost 2 EXEC_CMD
+      → infer 2 turn [task, turn, exec_cmd, fs_read, term]
+    > 2: my last words
+    2 charged 1000 + 100 tokens, $0.0011
+    2 exited 143: ended by TERM after its last turn = "my last words"
+    > spawn resident go
+      → infer 3 turn [task]
+    > 3: => FS_READ {"path":"a"} => EXEC_CMD {"cmd":"sleep 900"}
+      → call 3 FS_READ {"path":"a"}
+    > signal 3 TERM
+    3 EXEC_CMD = EINTR not run: TERM came first
+    "#);
+}
+
 #[test]
 fn term_kills_after_five_seconds() {
     let told = replay(
