@@ -46,6 +46,10 @@ pub enum Body {
         /// Processes over whose recovery the kernel failed, with what the fault said: they are set aside first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         faulted: Vec<Unrecovered>,
+        /// The highest pid that the home has had, where its journal does not say so, since the entries that gave it are
+        /// lost: none up to it is given again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last_pid: Option<Pid>,
     },
     /// Input: the kernel failed over this process, which is set aside.
     Faulted(Faulted),

@@ -125,7 +125,11 @@ impl Exchange {
             fs::copy(&self.files.head, folder.join(name))
                 .map_err(|source| Error::io("copy", &self.files.head, source))?;
         }
-        HeadFile::open(&self.files.head, Head { lsn: new.last, hash: new.hash }, Found::Nothing)?;
+        HeadFile::open(
+            &self.files.head,
+            Head { lsn: new.last, hash: new.hash, pid: aos_abi::Pid::SYSTEM },
+            Found::Nothing,
+        )?;
         Ok(())
     }
 

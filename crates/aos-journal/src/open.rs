@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 
-use aos_abi::{Lsn, Timestamp};
+use aos_abi::{Lsn, Pid, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::chain::{GENESIS, Hash};
@@ -18,7 +18,7 @@ use crate::head::{Found, Head, HeadFile};
 use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::row::{COLUMNS, Stored, corrupt, read_error};
-use crate::trail::Index;
+use crate::trail::{self, Index};
 use crate::writer::{Shared, Writer};
 use crate::{Error, Reader, checkpoint, private, salvage, schema};
 
@@ -59,6 +59,8 @@ pub struct Opened {
     pub checkpoint: Lsn,
     /// Acknowledged entries are gone, and `accept_loss` was given.
     pub torn: Option<Torn>,
+    /// The highest pid that the home is known to have had an entry of, one that is lost included; pruned entries aside.
+    pub last_pid: Pid,
     /// The file was damaged and `accept_loss` was given: what was whole of it is the journal now, and this is the damaged
     /// one.
     pub damaged: Option<PathBuf>,
@@ -140,7 +142,7 @@ impl Journal {
         if created {
             create(&files, found)?;
         }
-        let damaged = if options.accept_loss && !created { salvage::salvage(&files)? } else { None };
+        let salvaged = if options.accept_loss && !created { salvage::salvage(&files)? } else { None };
         for file in [&files.db, &files.wal, &files.shm, &files.head, &files.lock] {
             private::mend(file);
         }
@@ -151,13 +153,16 @@ impl Journal {
             db.query_row(&format!("PRAGMA max_page_count={pages}"), [], |_| Ok(()))
                 .map_err(|source| Error::sqlite("limit the journal", path, source))?;
         }
-        let (last, last_at) = read_tail(&db, path)?;
+        let (mut last, last_at) = read_tail(&db, path)?;
         let torn = compare(&db, path, found, last)?;
         if let Some(Torn { last_good, expected }) = torn.filter(|_| !options.accept_loss) {
             return Err(Error::TornTail { last_good, expected });
         }
         let checkpoint = checkpoint::position(&db).map_err(|source| read_error("read the checkpoint", path, source))?;
         let index = Index::read(&db).map_err(|source| read_error("read the trails", path, source))?;
+        let there = trail::last_pid(&db).map_err(|source| read_error("read the trails", path, source))?;
+        let lost = salvaged.as_ref().map_or(Pid::SYSTEM, |(_, pid)| *pid);
+        last.pid = there.max(found.pid()).max(lost);
         let head_file = HeadFile::open(&files.head, last, found)?;
 
         let shared =
@@ -176,7 +181,8 @@ impl Journal {
             last_at,
             checkpoint,
             torn,
-            damaged,
+            last_pid: last.pid,
+            damaged: salvaged.map(|(aside, _)| aside),
             head_unreadable: found == Found::Unreadable,
         };
         Ok((Journal::new(sender, thread, shared, Reader::new(path), lock), opened))
@@ -252,8 +258,8 @@ fn read_tail(db: &Connection, path: &Path) -> Result<(Head, Option<Timestamp>), 
     if let Some(first) = first.filter(|first| first.link(&GENESIS) != first.hash) {
         return Err(corrupt(first.lsn, "its hash does not begin the chain".into()));
     }
-    Ok(tail.first().map_or((Head { lsn: Lsn::ZERO, hash: GENESIS }, None), |last| {
-        (Head { lsn: last.lsn, hash: last.hash }, Some(last.at))
+    Ok(tail.first().map_or((Head { lsn: Lsn::ZERO, hash: GENESIS, pid: Pid::SYSTEM }, None), |last| {
+        (Head { lsn: last.lsn, hash: last.hash, pid: last.pid }, Some(last.at))
     }))
 }
 

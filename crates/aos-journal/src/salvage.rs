@@ -8,13 +8,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use aos_abi::Lsn;
+use aos_abi::{Lsn, Pid};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::chain::Hash;
 use crate::open::{Files, exists, remove};
 use crate::row::{COLUMNS, Stored, read_error};
-use crate::{Error, Place, Reader, Report, schema};
+use crate::{Error, Place, Reader, Report, schema, trail};
 
 /// The last entry up to which a journal is whole, where anything can be read of it.
 pub(crate) fn sound_upto(path: &Path) -> Option<Lsn> {
@@ -23,12 +23,12 @@ pub(crate) fn sound_upto(path: &Path) -> Option<Lsn> {
     walked.ok().map(|report| report.sound_upto)
 }
 
-/// Takes what is whole of a damaged journal over into a new file under its name; the damaged one's new name, or `None`
-/// where nothing but its end or a saved state is missing, which opening deals with.
+/// Takes what is whole of a damaged journal over into a new file under its name; the damaged one's new name and the highest
+/// pid that it still shows ([`Pid::SYSTEM`] where its trails are what is damaged), or `None` where nothing but its end or a saved state is missing, which opening deals with.
 ///
 /// # Errors
 /// [`Error::Corrupt`] where too little is left to go on from; nothing was changed then.
-pub(crate) fn salvage(files: &Files) -> Result<Option<PathBuf>, Error> {
+pub(crate) fn salvage(files: &Files) -> Result<Option<(PathBuf, Pid)>, Error> {
     let reader = Reader::open(&files.db)?;
     let report = reader.verify(|_, _| {})?;
     let Some(damage) = damage(&report) else { return Ok(None) };
@@ -53,8 +53,10 @@ pub(crate) fn salvage(files: &Files) -> Result<Option<PathBuf>, Error> {
     }
     taken.commit().map_err(fail)?;
     new.close().map_err(|(_, source)| fail(source))?;
+    // The head file names it too, where that is whole.
+    let last_pid = reader.with(|db| Ok(trail::last_pid(db).unwrap_or(Pid::SYSTEM)))?;
     drop(reader);
-    exchange(files).map(Some)
+    exchange(files).map(|aside| Some((aside, last_pid)))
 }
 
 /// What is wrong with the file or its entries, rather than missing at its end or in a saved state.
@@ -156,10 +158,10 @@ fn whole_state(db: &Connection, path: &Path, (table, _, pages): Kind, upto: Lsn)
         .optional()
         .map_err(read)?;
     let Some((lsn, digest, globals)) = found.filter(|(lsn, ..)| *lsn <= upto) else { return Ok(false) };
-    crate::checkpoint::check(Place::Globals, lsn, aos_abi::Pid::SYSTEM, &digest, &globals)?;
+    crate::checkpoint::check(Place::Globals, lsn, Pid::SYSTEM, &digest, &globals)?;
     let pids = db
         .prepare(&format!("SELECT pid FROM {pages} ORDER BY pid"))
-        .and_then(|mut pids| pids.query_map([], |row| row.get(0).map(aos_abi::Pid))?.collect::<Result<Vec<_>, _>>())
+        .and_then(|mut pids| pids.query_map([], |row| row.get(0).map(Pid))?.collect::<Result<Vec<_>, _>>())
         .map_err(read)?;
     for pid in pids {
         crate::checkpoint::page(db, path, pages, pid)?;

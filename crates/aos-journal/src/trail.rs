@@ -8,7 +8,7 @@
 //! What always holds after a commit: every entry's position is in exactly one of the two tables, and those in `fresh`
 //! are later than all in `trail`. Both are derived: verification checks them against the entries.
 
-use aos_abi::Lsn;
+use aos_abi::{Lsn, Pid};
 use rusqlite::Connection;
 
 /// A commit with as many entries is large.
@@ -61,6 +61,12 @@ impl Index {
         }
         Ok(())
     }
+}
+
+/// The highest pid that any entry is of, without a scan of all; pruned entries are in no trail.
+pub(crate) fn last_pid(db: &Connection) -> rusqlite::Result<Pid> {
+    let last = "SELECT max((SELECT ifnull(max(pid), 0) FROM trail), (SELECT ifnull(max(pid), 0) FROM fresh))";
+    db.query_row(last, [], |row| row.get(0).map(Pid))
 }
 
 #[cfg(test)]

@@ -148,8 +148,8 @@ impl Reader {
         kept: Option<(Lsn, Hash)>,
         mut progress: impl FnMut(Lsn, Lsn),
     ) -> Result<Report, Error> {
-        let mut walk = self.walk_from(Head { lsn: Lsn::ZERO, hash: GENESIS })?;
-        walk.expected.extend(kept.map(|(lsn, hash)| (Head { lsn, hash }, "you kept")));
+        let mut walk = self.walk_from(Head { lsn: Lsn::ZERO, hash: GENESIS, pid: Pid::SYSTEM })?;
+        walk.expected.extend(kept.map(|(lsn, hash)| (Head { lsn, hash, pid: Pid::SYSTEM }, "you kept")));
         self.check_database(&mut walk.report)?;
         self.check_pages(&mut walk.report)?;
         let _ = self.walk(&mut walk, |at, end| {
@@ -171,7 +171,7 @@ impl Reader {
         mut each: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Report, Error> {
         let (lsn, hash) = after.unwrap_or((Lsn::ZERO, GENESIS));
-        let mut walk = self.walk_from(Head { lsn, hash })?;
+        let mut walk = self.walk_from(Head { lsn, hash, pid: Pid::SYSTEM })?;
         Ok(match self.walk(&mut walk, |_, _| each())? {
             ControlFlow::Continue(()) => walk.finish(),
             ControlFlow::Break(()) => walk.so_far(),

@@ -270,7 +270,7 @@ impl Writer {
                 "INSERT INTO entry(lsn, at, pid, cause, kind, hash, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .execute((row.lsn.0, row.at.0, row.pid.0, row.cause.map(|lsn| lsn.0), row.kind, hash, &row.body))?;
-        self.last = Head { lsn: row.lsn, hash };
+        self.last = Head { lsn: row.lsn, hash, pid: self.last.pid.max(row.pid) };
         Ok(())
     }
 }

@@ -63,7 +63,10 @@ impl World {
             inputs: 0,
         };
         world.apply(Pid::SYSTEM, Body::Configured(Box::new(configured())));
-        world.apply(Pid::SYSTEM, Body::Booted { version: "bench".to_owned(), configured: None, faulted: Vec::new() });
+        world.apply(
+            Pid::SYSTEM,
+            Body::Booted { version: "bench".to_owned(), configured: None, faulted: Vec::new(), last_pid: None },
+        );
         for _ in 0..agents {
             world.spawn(task);
         }

@@ -125,8 +125,8 @@ impl<P: PageStore> Kernel<P> {
         let mut can = |pid: Pid| {
             self.table.get(pid).is_some_and(|process| !process.exited() && !process.is_faulted()).then_some(pid)
         };
-        if let Body::Booted { version, configured, mut faulted } = fault.body {
-            let again = |faulted| (fault.pid, Body::Booted { version, configured, faulted });
+        if let Body::Booted { version, configured, mut faulted, last_pid } = fault.body {
+            let again = |faulted| (fault.pid, Body::Booted { version, configured, faulted, last_pid });
             // A second time over the same one: what it had under way is let go without another look at it.
             let named = |over: &Pid| faulted.iter().filter(|of| of.pid == *over).count();
             let is_one = self.table.get(fault.over).is_some();

@@ -327,7 +327,11 @@ impl<P: PageStore> Kernel<P> {
     fn decide(&mut self, entry: &Entry, before: Timestamp) {
         let pid = entry.pid;
         match &entry.body {
-            Body::Booted { configured, faulted, .. } => self.boot(before, configured.as_deref(), faulted),
+            Body::Booted { configured, faulted, last_pid, .. } => {
+                // First of all: what a start goes on with may be a call that starts a child.
+                self.globals.last_pid = self.globals.last_pid.max(last_pid.unwrap_or(Pid::SYSTEM).0);
+                self.boot(before, configured.as_deref(), faulted);
+            }
             Body::Faulted(what) => self.faulted(pid, what),
             Body::Configured(config) => self.configure(config),
             Body::Measured(measured) => {

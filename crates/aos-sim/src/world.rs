@@ -261,7 +261,7 @@ impl Simulation {
         let first = self.kernel.config().models.is_empty();
         let configured =
             (first || self.chance.percent(20)).then(|| Box::new(setup::configured(&mut self.chance, self.kind)));
-        self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into(), configured, faulted: Vec::new() })
+        self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into(), configured, faulted: Vec::new(), last_pid: None })
     }
 
     fn step(&mut self) -> Result<(), Halt> {

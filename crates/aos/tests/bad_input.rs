@@ -557,6 +557,11 @@ fn a_damaged_page_is_told_with_what_is_whole_and_the_way_on_from_there() {
     assert!(rig.file("journal.db-wal").metadata().map_or(0, |meta| meta.len()) == 0, "it is in one file");
     let sound = fs::read(rig.file("journal.db")).unwrap();
     let whole = rig.json(&["--no-start", "audit", "verify"])["last_lsn"].as_u64().unwrap();
+    let pids = |rig: &Rig| -> Vec<u64> {
+        rig.json(&["ps", "-a"]).as_array().unwrap().iter().map(|process| process["pid"].as_u64().unwrap()).collect()
+    };
+    let last_pid = pids(&rig).into_iter().max().unwrap();
+    rig.down();
     // The page that holds what the last process was asked: much is before it, and little behind.
     let last = (0..sound.len() - 5).rev().find(|at| sound[*at..].starts_with(b"alpha")).unwrap();
     let mut bytes = sound;
@@ -581,7 +586,10 @@ fn a_damaged_page_is_told_with_what_is_whole_and_the_way_on_from_there() {
     let daemon = accepting(&rig);
     let there = rig.json(&["ps", "-a"]).as_array().unwrap().len();
     assert!((2..7).contains(&there), "what came before is there, and no more: {there}");
+    assert!(pids(&rig).into_iter().max().unwrap() < last_pid, "some are lost");
     assert_eq!(rig.aos(&["run", "alpha"]).code, 0, "and it goes on");
+    // What the lost ones left, their memory say, would be another's.
+    assert_eq!(pids(&rig).into_iter().max(), Some(last_pid + 1), "a pid is never given twice");
     assert_eq!(rig.aos(&["audit", "verify"]).code, 0);
     rig.down();
     assert!(daemon.end().err.contains("journal.db.damaged"));

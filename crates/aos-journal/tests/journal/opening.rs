@@ -33,6 +33,7 @@ fn says_what_it_found() {
         last_at: None,
         checkpoint: Lsn::ZERO,
         torn: None,
+        last_pid: Pid::SYSTEM,
         damaged: None,
         head_unreadable: false,
     };
@@ -42,7 +43,8 @@ fn says_what_it_found() {
     let hash = journal.reader().last().unwrap().1;
     drop(journal);
     let last_at = Some(Timestamp(1_795_305_600_009));
-    let expected = Opened { created: false, last: Lsn(9), hash, last_at, checkpoint: Lsn(7), ..nothing };
+    let expected =
+        Opened { created: false, last: Lsn(9), hash, last_at, checkpoint: Lsn(7), last_pid: Pid(4), ..nothing };
     assert_eq!(home.open().1, expected);
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use aos_abi::Lsn;
+use aos_abi::{Lsn, Pid};
 use aos_journal::{Error, Journal, OpenOptions, Torn};
 use proptest::prelude::*;
 
@@ -41,6 +41,7 @@ fn check(home: &Home, lossless: bool) {
     let options = OpenOptions { accept_loss: true, ..OpenOptions::default() };
     let (journal, opened) = Journal::open(&home.db(), options).unwrap();
     assert_eq!(opened.torn, Some(Torn { last_good, expected }));
+    assert_eq!(opened.last_pid, Pid(4), "also where all that is left is of others");
     let next = last_good.0 + 1;
     journal.append_wait(batch(next, next)).unwrap();
     assert!(journal.reader().verify(|_, _| {}).unwrap().is_sound());

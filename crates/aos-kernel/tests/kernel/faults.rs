@@ -139,7 +139,10 @@ impl World {
     }
 
     fn boot(&mut self) -> bool {
-        self.offer(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() })
+        self.offer(
+            Pid::SYSTEM,
+            Body::Booted { version: "test".into(), configured: None, faulted: Vec::new(), last_pid: None },
+        )
     }
 
     fn answer(&mut self, pid: Pid, text: &str) -> bool {
@@ -238,6 +241,20 @@ fn a_due_process_that_cannot_be_handled_is_due_no_more() {
     assert_eq!(world.state(pid), "exited");
 }
 
+/// The next process had the number of one whose entries were lost, and with it that one's memory.
+#[test]
+fn no_pid_of_a_lost_end_is_given_again() {
+    let mut world = World::new();
+    let before = world.spawn();
+    let last_pid = Some(Pid(before.0 + 7));
+    let booted = |last_pid| Body::Booted { version: "test".into(), configured: None, faulted: Vec::new(), last_pid };
+    assert!(world.offer(Pid::SYSTEM, booted(last_pid)));
+    assert_eq!(world.spawn(), Pid(before.0 + 8));
+    // One that says less takes nothing back.
+    assert!(world.offer(Pid::SYSTEM, booted(last_pid)));
+    assert_eq!(world.spawn(), Pid(before.0 + 9));
+}
+
 /// What was under way is recovered in one entry, also where one of them cannot be.
 #[test]
 fn a_start_recovers_all_but_the_one_that_it_fails_over() {
@@ -246,7 +263,7 @@ fn a_start_recovers_all_but_the_one_that_it_fails_over() {
     world.asked.clear();
     world.make_again();
     world.kernel.fail_after(0);
-    let booted = Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() };
+    let booted = Body::Booted { version: "test".into(), configured: None, faulted: Vec::new(), last_pid: None };
     assert!(world.offer(Pid::SYSTEM, booted));
     let Body::Booted { faulted, .. } = &world.entries.iter().rfind(|entry| entry.cause.is_none()).unwrap().body else {
         panic!("the start is the last input");
@@ -268,7 +285,7 @@ fn a_start_that_fails_again_goes_on_all_the_same() {
             world.make_again();
             world.planned = vec![third, second];
             world.kernel.fail_after(0);
-            let booted = Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() };
+            let booted = Body::Booted { version: "test".into(), configured: None, faulted: Vec::new(), last_pid: None };
             assert!(world.offer(Pid::SYSTEM, booted), "{second} {third}");
             assert_eq!(world.state(one), "stopped");
             world.planned.clear();

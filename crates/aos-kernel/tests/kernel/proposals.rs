@@ -65,7 +65,10 @@ impl World {
             running: None,
             bound: Vec::new(),
         };
-        world.offer(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() });
+        world.offer(
+            Pid::SYSTEM,
+            Body::Booted { version: "test".into(), configured: None, faulted: Vec::new(), last_pid: None },
+        );
         world.offer(Pid::SYSTEM, Body::Configured(Box::new(config)));
         world.offer(AGENT, Body::Spawned(Box::new(SpawnSpec { task: Some("t".into()), ..plain(AGENT) })));
         world
@@ -109,7 +112,10 @@ impl World {
         }
         assert_eq!(again, self.journal, "replay equals live");
         self.kernel = kernel;
-        self.offer(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() });
+        self.offer(
+            Pid::SYSTEM,
+            Body::Booted { version: "test".into(), configured: None, faulted: Vec::new(), last_pid: None },
+        );
     }
 
     fn act(&mut self, act: &Act) {

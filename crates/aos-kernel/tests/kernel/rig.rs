@@ -200,7 +200,10 @@ impl Rig {
             latency_ms: 1,
             is_off: false,
         };
-        rig.apply(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() });
+        rig.apply(
+            Pid::SYSTEM,
+            Body::Booted { version: "test".into(), configured: None, faulted: Vec::new(), last_pid: None },
+        );
         rig.apply(Pid::SYSTEM, Body::Configured(Box::new(config)));
         rig.out.clear();
         rig
@@ -675,7 +678,10 @@ impl Rig {
         self.kernel = kernel;
         self.calls.clear();
         let configured = (**self.kernel.config() != self.config).then(|| Box::new(self.config.clone()));
-        self.apply(Pid::SYSTEM, Body::Booted { version: "test".into(), configured, faulted: Vec::new() });
+        self.apply(
+            Pid::SYSTEM,
+            Body::Booted { version: "test".into(), configured, faulted: Vec::new(), last_pid: None },
+        );
         if self.kernel.next_deadline().is_some_and(|at| at <= self.now) {
             self.apply(Pid::SYSTEM, Body::Tick);
         }

@@ -69,7 +69,7 @@ fn kernel() -> Kernel<NoPages> {
     let _ = kernel.apply(
         Timestamp(0),
         Pid::SYSTEM,
-        Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() },
+        Body::Booted { version: "test".into(), configured: None, faulted: Vec::new(), last_pid: None },
     );
     let _ = kernel.apply(Timestamp(0), Pid::SYSTEM, Body::Configured(Box::new(config)));
     kernel

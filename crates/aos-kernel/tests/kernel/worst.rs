@@ -109,7 +109,10 @@ impl<'a> World<'a> {
             written: BTreeMap::new(),
             told: Told::default(),
         };
-        world.apply(Pid::SYSTEM, Body::Booted { version: "test".into(), configured: None, faulted: Vec::new() });
+        world.apply(
+            Pid::SYSTEM,
+            Body::Booted { version: "test".into(), configured: None, faulted: Vec::new(), last_pid: None },
+        );
         world.apply(Pid::SYSTEM, Body::Configured(Box::new(config)));
         world.spawn(Pid(2), Some("ann"), "Answer who asks you");
         world.spawn(MAIN, None, task.asked);

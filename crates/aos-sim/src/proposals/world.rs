@@ -129,7 +129,7 @@ impl Ground {
 }
 
 fn booted() -> Body {
-    Body::Booted { version: "sim".into(), configured: None, faulted: Vec::new() }
+    Body::Booted { version: "sim".into(), configured: None, faulted: Vec::new(), last_pid: None }
 }
 
 /// The number of `p7`.

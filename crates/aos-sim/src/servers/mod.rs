@@ -174,7 +174,7 @@ impl World {
             served: Served::default(),
             calm: false,
         };
-        let boot = Body::Booted { version: "sim".into(), configured: None, faulted: Vec::new() };
+        let boot = Body::Booted { version: "sim".into(), configured: None, faulted: Vec::new(), last_pid: None };
         for body in [boot, Body::Configured(Box::new(config))] {
             _ = world.apply(Pid::SYSTEM, body);
         }
@@ -438,7 +438,10 @@ impl World {
         let cut_off = std::mem::take(&mut self.jobs);
         cut_off.keys().for_each(|(_, id)| self.side.forgets(*id, self.now));
         let before = self.journal.len();
-        self.apply(Pid::SYSTEM, Body::Booted { version: "sim".into(), configured: None, faulted: Vec::new() })?;
+        self.apply(
+            Pid::SYSTEM,
+            Body::Booted { version: "sim".into(), configured: None, faulted: Vec::new(), last_pid: None },
+        )?;
         for job in cut_off.into_values().filter(|job| job.asker.1.is_none()) {
             self.is_paid_unheard(&job, before)?;
         }

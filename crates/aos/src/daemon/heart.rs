@@ -199,13 +199,15 @@ impl Heart {
     }
 
     /// Runs until told to stop, then saves a checkpoint, so that the next start has nothing to replay.
-    pub(crate) async fn run(mut self, configured: Configured, shutdown: CancellationToken) {
+    /// `last_pid`: the highest that the home has had, also where its journal does not say so any more.
+    pub(crate) async fn run(mut self, configured: Configured, last_pid: Pid, shutdown: CancellationToken) {
         // What was under way is recovered before anything else happens. Any other entry, a tick included, could start calls
         // of its own, which would then pass for interrupted ones.
         let mut round = Round::default();
         let configured = (**self.kernel.config() != configured).then(|| Box::new(configured));
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        self.apply_own(&mut round, Body::Booted { version, configured, faulted: Vec::new() });
+        let last_pid = Some(last_pid).filter(|last| *last >= self.kernel.next_pid());
+        self.apply_own(&mut round, Body::Booted { version, configured, faulted: Vec::new(), last_pid });
         self.commit(round);
         let mut completions = Vec::new();
         let mut requests = Vec::new();

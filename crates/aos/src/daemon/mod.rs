@@ -276,7 +276,7 @@ async fn serve(
     ));
     let (heart, handle) = Heart::new(kernel, Arc::clone(&journal), Arc::clone(&edges), outcomes, failed, checkpoint);
     let stop_heart = CancellationToken::new();
-    let mut beating = tokio::spawn(heart.run(configured, stop_heart.clone()));
+    let mut beating = tokio::spawn(heart.run(configured, opened.last_pid, stop_heart.clone()));
 
     let proof = proof::Proof::new(journal.reader(), &home, seal);
     let system = Arc::new(system::Daemon {

@@ -50,7 +50,7 @@ impl Beating {
         let stop = CancellationToken::new();
         let (heart, handle) =
             Heart::new(kernel, Arc::clone(&journal), Arc::new(edges), outcomes, failures.0, checkpoint);
-        let task = tokio::spawn(heart.run(served.configured, stop.clone()));
+        let task = tokio::spawn(heart.run(served.configured, opened.last_pid, stop.clone()));
         Beating { handle, journal, stop, task }
     }
 
