@@ -299,6 +299,11 @@ impl Home {
     pub fn memory(&self) -> PathBuf {
         self.data.join("memory")
     }
+    /// `memory/memory.db`, what was remembered.
+    #[must_use]
+    pub fn memory_file(&self) -> PathBuf {
+        self.memory().join("memory.db")
+    }
     /// `models/`, local weights.
     #[must_use]
     pub fn models(&self) -> PathBuf {
@@ -408,8 +413,28 @@ impl Home {
     /// # Errors
     /// [`Error::Io`], and as [`Home::check_private`].
     pub fn create(&self) -> Result<(), Error> {
+        self.make(&[])
+    }
+
+    /// The same, but of what is [`Home::lost`], which stays missing until the daemon has told of it.
+    ///
+    /// # Errors
+    /// As [`Home::create`].
+    pub fn prepare(&self) -> Result<(), Error> {
+        self.make(&self.lost())
+    }
+
+    /// The folders that cannot be made again and are missing, though the home has a journal: whoever has that had them.
+    #[must_use]
+    pub fn lost(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.memory(), self.workspaces(), self.undo()];
+        folders.retain(|folder| self.journal_file().exists() && fs::symlink_metadata(folder).is_err());
+        folders
+    }
+
+    fn make(&self, but: &[PathBuf]) -> Result<(), Error> {
         self.make_private()?;
-        for path in self.folders() {
+        for path in self.folders().into_iter().filter(|path| !but.contains(path)) {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
             made.map_err(|source| Error::Io { doing: "make the folder", path, source })?;
         }

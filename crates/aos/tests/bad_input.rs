@@ -386,7 +386,7 @@ fn with_a_past() -> Rig {
 /// The files of the journal that hold entries.
 fn journal_files(rig: &Rig) -> Vec<std::path::PathBuf> {
     let names = ["journal.db", "journal.db-wal"];
-    names.iter().map(|name| rig.file(name)).filter(|path| path.exists()).collect()
+    names.iter().map(|name| rig.file(name)).filter(|path| path.metadata().is_ok_and(|found| found.len() > 0)).collect()
 }
 
 /// Flips a bit of each occurrence of `text` in the journal; how many there were.
@@ -521,6 +521,49 @@ fn a_missing_journal_is_not_an_empty_one() {
     }
     rig.up();
     assert_eq!(rig.json(&["ps", "-a"]).as_array().unwrap().len(), 7, "put back, all is there");
+}
+
+/// The daemon began with an empty one, and nothing was remembered by anybody, without a word.
+#[test]
+fn a_missing_memory_is_not_an_empty_one() {
+    let rig = with_a_past();
+    let (memory, away) = (rig.file("memory"), rig.file("memory.away"));
+    fs::rename(&memory, &away).unwrap();
+    assert_refused_and_untouched(&rig, &["memory.db", "missing", "put it back", "aos restore", "mkdir ", "touch "]);
+    let doctor = rig.aos(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("memory.db is missing"), "{doctor:?}");
+    assert!(!memory.exists(), "nothing is in the way of what is put back");
+    fs::rename(&away, &memory).unwrap();
+    rig.up();
+    rig.down();
+    for entry in fs::read_dir(&memory).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    assert_refused_and_untouched(&rig, &["memory.db", "missing"]);
+    // Who has no other says so, in the way that the hint names.
+    fs::write(memory.join("memory.db"), "").unwrap();
+    rig.up();
+    assert_eq!(rig.aos(&["memory", "list"]).code, 0);
+}
+
+/// Agents found their folders empty, and nothing could be undone, without a word.
+#[test]
+fn missing_workspaces_and_undo_are_told() {
+    let rig = with_a_past();
+    for name in ["workspaces", "undo"] {
+        fs::rename(rig.file(name), rig.file(&format!("{name}.away"))).unwrap();
+        let folder = rig.file(name).display().to_string();
+        let doctor = rig.aos(&["doctor"]);
+        assert!(doctor.code == 1 && doctor.out.contains(&format!("{folder} is missing")), "{doctor:?}");
+        let up = rig.aos(&["up"]);
+        let told = format!("{folder} was missing and is empty now");
+        assert!(up.code == 0 && up.err.contains(&told) && up.err.contains("aos restore"), "{up:?}");
+        assert!(rig.log().contains(&told), "{}", rig.log());
+        rig.down();
+        let again = rig.aos(&["up"]);
+        assert!(again.code == 0 && !again.err.contains("was missing"), "said once: {again:?}");
+        rig.down();
+    }
 }
 
 #[test]

@@ -96,6 +96,7 @@ impl Args {
             findings.extend(policy(&cx.home, &Mounts::new(&cx.home, &cx.env)));
             findings.extend(secrets(&cx.home, &cx.env));
             findings.push(journal(&cx.home));
+            findings.extend(lost(&cx.home));
             match Config::load(&cx.home.config_file(), &cx.env) {
                 Ok(config) => {
                     findings.extend(configuration(&config));
@@ -234,6 +235,23 @@ fn secrets(home: &Home, env: &Env) -> Vec<Finding> {
         Err(error) => Finding::fault("secrets", error.to_string(), error.hint()),
     };
     names.into_iter().map(look).collect()
+}
+
+/// What is missing that whoever has a journal has had.
+fn lost(home: &Home) -> Vec<Finding> {
+    if !matches!(aos_journal::look(&home.journal_file()), Ok(Some(last)) if last > Lsn::ZERO) {
+        return Vec::new();
+    }
+    let memory = crate::daemon::Error::Memory(home.memory_file());
+    let memory = (!home.memory_file().exists()).then(|| Finding::fault("home", memory.to_string(), memory.hint()));
+    let folders = home.lost().into_iter().filter(|folder| *folder != home.memory()).map(|folder| {
+        Finding::fault(
+            "home",
+            format!("{} is missing", folder.display()),
+            "put it back, or `aos restore FILE` from a backup; the next start makes an empty one",
+        )
+    });
+    memory.into_iter().chain(folders).collect()
 }
 
 /// Looks at the journal as a start would.

@@ -96,7 +96,7 @@ impl Made {
 /// # Errors
 /// Where a file cannot be written, or the `aos.toml` that is there cannot be used.
 pub(super) fn make(home: &Home, env: &Env) -> Result<Made, Failure> {
-    home.create()?;
+    home.prepare()?;
     let mut written = Vec::new();
     let mut write = |path: PathBuf, text: &dyn Fn() -> String| {
         if !path.exists() {

@@ -36,7 +36,7 @@ fn sha256(text: &str) -> Result<String, String> {
 impl Args {
     pub(super) async fn perform(self, cx: &Context) -> Result<Exit, Failure> {
         let Some(what) = self.what else { return list(cx) };
-        cx.home.create()?;
+        cx.home.prepare()?;
         let models = cx.home.models();
         let (name, makes, files, to) = match Known::named(&what) {
             Some(known) => {

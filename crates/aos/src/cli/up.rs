@@ -61,7 +61,7 @@ fn foreground(cx: &Context, args: &Args) -> Result<Exit, Failure> {
             cx.note(&line);
         }
     }
-    cx.home.create()?;
+    cx.home.prepare()?;
     let config = Config::load(&cx.home.config_file(), &cx.env)?;
     log_to_stderr(cx)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

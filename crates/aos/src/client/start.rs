@@ -61,7 +61,7 @@ pub(super) fn drift(home: &Home) -> Vec<String> {
 pub(super) async fn start(home: &Home, program: &Path) -> Result<(UnixStream, bool), Error> {
     let log = home.daemon_log();
     let failed = |reason: String| Error::NotStarted { reason, hint: None, log: log.clone() };
-    let usable = home.check_private().and_then(|()| home.check_writable()).and_then(|()| home.create());
+    let usable = home.check_private().and_then(|()| home.check_writable()).and_then(|()| home.prepare());
     usable.map_err(|error| Error::NotStarted {
         reason: error.to_string(),
         hint: Some(error.hint()),

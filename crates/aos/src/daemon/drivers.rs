@@ -110,7 +110,7 @@ fn slots() -> [Arc<Slots>; 2] {
 impl Drivers {
     /// The drivers that the configuration asks for, of a daemon that listens there.
     pub(crate) fn new(config: &Config, home: &Home, own: net::Own) -> Result<Drivers, super::Error> {
-        let memory = WordStore::open(&home.memory().join("memory.db"))
+        let memory = WordStore::open(&home.memory_file())
             .map_err(|error| super::Error::Part { what: "the memory store", why: error.to_string() })?;
         // What cannot be removed now is not shown, and goes with the next that is written.
         let _ = memory.expire(now());

@@ -39,8 +39,9 @@ pub(crate) async fn look(home: &Home, weights: &[PathBuf], before: &Measured) ->
     now
 }
 
-/// Leaves word for whoever caused this start: what changed, and what of the home's folders others can read.
-pub(crate) fn tell(home: &Home, now: &Measured) {
+/// Leaves word for whoever caused this start: what changed, which folders were missing, and what of the home's folders others
+/// can read.
+pub(crate) fn tell(home: &Home, now: &Measured, lost: &[PathBuf]) {
     let changed = (!now.changed.is_empty()).then(|| {
         format!(
             "since the last start these changed: {} (nothing, if that was you; `aos audit export` shows each start as `measured`)",
@@ -54,7 +55,16 @@ pub(crate) fn tell(home: &Home, now: &Measured) {
         tracing::warn!("{what}");
         what
     });
-    let told: Vec<String> = changed.into_iter().chain(open).collect();
+    let lost = lost.iter().map(|folder| {
+        let what = format!(
+            "{} was missing and is empty now: what agents had there is gone; if you have it elsewhere, `aos down` and put it \
+             back, or `aos restore FILE` from a backup",
+            folder.display()
+        );
+        tracing::warn!("{what}");
+        what
+    });
+    let told: Vec<String> = changed.into_iter().chain(lost).chain(open).collect();
     let left = match told.is_empty() {
         true => std::fs::remove_file(home.drift_file()).or_else(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Ok(()),

@@ -126,6 +126,9 @@ pub enum Error {
         /// The first entry that is missing.
         from: Lsn,
     },
+    /// What was remembered is gone; the daemon that wrote the journal's first entry had it.
+    #[error("the memory {} is missing", .0.display())]
+    Memory(PathBuf),
     /// The policy file cannot be used.
     #[error("{path}: {message}")]
     Policy {
@@ -165,6 +168,12 @@ impl Error {
                 "start the version of aos that wrote it, stop that with `aos down`, then start this one; nothing was changed".into()
             }
             Error::Policy { .. } => "`aos policy check` shows every fault; until it is mended the daemon does not start".into(),
+            Error::Memory(path) => format!(
+                "put it back, or `aos restore FILE` from a backup; to begin with an empty one, make an empty file there: \
+                 mkdir -pm 700 {} && touch {}",
+                path.parent().unwrap_or(path).display(),
+                path.display()
+            ),
             Error::Part { .. } => "`aos doctor` looks at what the daemon stands on".into(),
         }
     }
@@ -193,7 +202,7 @@ pub struct Start {
 /// # Errors
 /// Why it did not start, or had to stop.
 pub async fn run(home: Home, config: Config, start: Start, shutdown: CancellationToken) -> Result<(), Error> {
-    home.create()?;
+    home.prepare()?;
     let seal = proof::Seal::of(&home);
     let ended = serve(home, config, start, &seal, shutdown).await;
     seal.put();
@@ -217,6 +226,7 @@ async fn serve(
         let damaged = damaged.display();
         tracing::warn!(last = %opened.last, %damaged, "the journal was damaged; going on with what is whole of it");
     }
+    let lost = lost(&home, opened.last)?;
     let journal = Arc::new(journal);
     let mut failures = mpsc::unbounded_channel();
     let (mut kernel, mut checkpoint) = restore::restore(&journal, &mut failures)?;
@@ -249,7 +259,7 @@ async fn serve(
     let before = kernel.measured().clone();
     let weights = crate::local::files(&home, config.serving().values());
     let measured = measured::look(&home, &weights, &before).await;
-    measured::tell(&home, &measured);
+    measured::tell(&home, &measured, &lost);
     let drivers = Arc::new(drivers::Drivers::new(&config, &home, aos_drivers::net::Own::new(listens))?);
     drivers.adopt(policy.policy.away_from(Some(Listens(listens))));
     let (undo, owed) = undo::Undo::open(home.undo(), opened.last)
@@ -367,6 +377,18 @@ async fn open_journal(home: &Home, options: &OpenOptions) -> Result<(Journal, Op
             opened => return Ok(opened?),
         }
     }
+}
+
+/// Makes the folders that were missing under a journal anew, empty; which these were. What was remembered is not begun anew
+/// without a word: what agents write into an empty memory would stand in the way of the one that is put back.
+fn lost(home: &Home, last: Lsn) -> Result<Vec<PathBuf>, Error> {
+    let begun = last > Lsn::ZERO;
+    if begun && !home.memory_file().exists() {
+        return Err(Error::Memory(home.memory_file()));
+    }
+    let lost = home.lost();
+    home.create()?;
+    Ok(if begun { lost } else { Vec::new() })
 }
 
 /// Whether HTTP is served over TCP.
