@@ -6,17 +6,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 
 use crate::head::{Found, Head, HeadFile};
 use crate::lock::Lock;
 use crate::open::{Files, exists, remove};
-use crate::{Error, Reader, Report, private};
-
-/// How long a copy waits for a lock on a database that is in use.
-const BUSY: Duration = Duration::from_secs(10);
+use crate::{Error, Reader, Report, private, schema};
 
 impl Reader {
     /// A consistent, compact copy at `to`, 0600, also while the daemon writes.
@@ -47,16 +43,11 @@ impl Reader {
 /// # Errors
 /// [`Error::Full`], [`Error::ReadOnly`]; [`Error::Corrupt`] where the copy is not sound.
 pub fn copy_database(from: &Path, to: &Path) -> Result<(), Error> {
-    let open = |path: &Path| {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let db = Connection::open_with_flags(path, flags)?;
-        db.busy_timeout(BUSY)?;
-        Ok(db)
-    };
-    let db = open(from).map_err(|source| Error::sqlite("open the database", from, source))?;
+    let db = schema::open_read_only(from).map_err(|source| Error::sqlite("open the database", from, source))?;
     copy(&db, to)?;
     let check = |db: Connection| db.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
-    let said = open(to).and_then(check).map_err(|source| Error::sqlite("check the copy", to, source))?;
+    let said =
+        schema::open_read_only(to).and_then(check).map_err(|source| Error::sqlite("check the copy", to, source))?;
     if said == "ok" {
         return Ok(());
     }

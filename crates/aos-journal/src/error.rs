@@ -162,14 +162,16 @@ impl Error {
             }
             Error::Foreign { .. } => "move the file out of the home, or name another home with `--home`".into(),
             Error::TooNew { .. } => "run the newer release of aos".into(),
-            Error::Corrupt { at, sound_upto, .. } => corrupt_hint(*at, *sound_upto),
+            Error::Corrupt { at, sound_upto, .. } => corrupt_hint(*at, *sound_upto, "; `aos audit verify` says what is damaged"),
             Error::TornTail { last_good, .. } => format!(
                 "everything up to entry {last_good} is whole; restore a newer backup, or go on from there \
                  with `aos up --foreground --accept-loss`"
             ),
             Error::Full => "make room on the disk and start again: everything acknowledged is there".into(),
             Error::ReadOnly { .. } => {
-                "give this user write permission on the home, or mount its file system writable".into()
+                "give this user write permission on the home, or mount its file system writable; to read it as it is, copy \
+                 the home to where there is room (`cp -a`) and name that with `--home`"
+                    .into()
             }
             Error::OutOfOrder { .. } | Error::StaleCheckpoint { .. } => {
                 "this is a fault in aos itself: please report it".into()
@@ -178,6 +180,16 @@ impl Error {
             Error::Closed => "start the daemon again; its log says why it stopped".into(),
             Error::Io { .. } => "look at the disk and at the permissions of the home".into(),
             Error::Sqlite { .. } => "run `aos audit verify`; if it finds nothing, start again".into(),
+        }
+    }
+
+    /// The same for whoever reads what `aos audit verify` found, which it does not send there again.
+    #[must_use]
+    pub fn hint_of_audit(&self) -> String {
+        match self {
+            Error::Corrupt { at, sound_upto, .. } => corrupt_hint(*at, *sound_upto, ""),
+            Error::Sqlite { .. } => "look at the disk, and at the permissions of the home".into(),
+            other => other.hint(),
         }
     }
 
@@ -212,6 +224,7 @@ impl Error {
             Some(C::DatabaseCorrupt | C::NotADatabase) => {
                 Error::Corrupt { at: Place::File, detail: source.to_string(), sound_upto: None }
             }
+            Some(C::CannotOpen) if cannot_be_written(path) => Error::ReadOnly { path: path.to_owned() },
             // A page that ends before its end: the file was cut.
             Some(C::SystemIoFailure) if extended(&source) == rusqlite::ffi::SQLITE_IOERR_SHORT_READ => {
                 Error::Corrupt { at: Place::File, detail: source.to_string(), sound_upto: None }
@@ -221,11 +234,20 @@ impl Error {
     }
 }
 
+/// Whether it is there, and neither it nor a log beside it may be written.
+fn cannot_be_written(path: &Path) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let file = std::fs::OpenOptions::new().write(true).open(path);
+    let refused = file.is_err_and(|error| matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem));
+    let folder = path.parent().and_then(|folder| folder.metadata().ok());
+    refused || (path.exists() && folder.is_some_and(|folder| folder.permissions().readonly()))
+}
+
 fn extended(error: &rusqlite::Error) -> i32 {
     error.sqlite_error().map_or(0, |error| error.extended_code)
 }
 
-fn corrupt_hint(at: Place, sound_upto: Option<Lsn>) -> String {
+fn corrupt_hint(at: Place, sound_upto: Option<Lsn>, more: &str) -> String {
     let whole = sound_upto.filter(|lsn| *lsn > Lsn::ZERO);
     let sound = whole.map(|lsn| format!("entries up to {lsn} are sound; ")).unwrap_or_default();
     match (at, whole) {
@@ -237,7 +259,7 @@ fn corrupt_hint(at: Place, sound_upto: Option<Lsn>) -> String {
         }
         (Place::File | Place::Entry(_) | Place::Sealed(_), Some(_)) => format!(
             "{sound}`aos restore FILE` from a backup, or go on without what came after with \
-             `aos up --foreground --accept-loss`, which keeps the damaged file beside; `aos audit verify` says what is damaged"
+             `aos up --foreground --accept-loss`, which keeps the damaged file beside{more}"
         ),
         (Place::File | Place::Entry(_) | Place::Sealed(_), None) => {
             "nothing of it can be read: keep a copy of the file, and `aos restore FILE` from a backup".into()

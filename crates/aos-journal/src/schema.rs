@@ -5,11 +5,13 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use crate::open::Files;
 use crate::{Error, Place, private};
 
 /// `aosj` in ASCII, in SQLite's header, so that `file` and we know the file again.
@@ -88,12 +90,40 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, Error> {
 
 /// A connection that only reads.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, Error> {
-    let fail = |source| Error::sqlite("open the journal for reading", path, source);
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(path, flags).map_err(fail)?;
-    db.busy_timeout(BUSY).map_err(fail)?;
+    let db = open_read_only(path).map_err(|source| Error::sqlite("open the journal for reading", path, source))?;
     check_marks(&db, path)?;
     Ok(db)
+}
+
+/// A connection to any database that only reads, also where its folder cannot be written: there a log that is folded would
+/// have to be made first, and without one nobody writes.
+pub(crate) fn open_read_only(path: &Path) -> rusqlite::Result<Connection> {
+    let open = |name: &Path, more: OpenFlags| -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(name, flags | more)?;
+        db.busy_timeout(BUSY)?;
+        // The file is opened by the first who reads.
+        db.pragma_query_value(None, "application_id", |_| Ok(()))?;
+        Ok(db)
+    };
+    let refused = match open(path, OpenFlags::empty()) {
+        Err(error) if matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly)) => error,
+        opened => return opened,
+    };
+    // What is in a log that is not folded would be left out.
+    if Files::of(path).wal.metadata().is_ok_and(|log| log.len() > 0) {
+        return Err(refused);
+    }
+    open(Path::new(&immutable(path)), OpenFlags::SQLITE_OPEN_URI).map_err(|_| refused)
+}
+
+/// The file's name in the form in which SQLite is told that nobody writes it: <https://www.sqlite.org/uri.html>.
+fn immutable(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
+    let name: String = (path.as_os_str().as_bytes().iter())
+        .map(|byte| if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") })
+        .collect();
+    format!("file:{name}?immutable=1")
 }
 
 /// Whether the file is a journal, and one that this release reads.

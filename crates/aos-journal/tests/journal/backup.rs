@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aos_abi::{Lsn, Pid};
 use aos_journal::{Checkpoint, Error, Exchange, Journal, OpenOptions, Reader, Report, check_archive, copy_database};
 
+use crate::child;
 use crate::sample::{Home, all, batch};
 
 /// A copy in the place of the journal; what was there goes into a folder beside it.
@@ -170,4 +172,68 @@ fn copies_are_private_and_any_database_can_be_copied_while_it_is_written() {
     }
     fs::write(home.file("letter.db"), "Dear friend, ".repeat(500)).unwrap();
     assert!(copy_database(&home.file("letter.db"), &home.file("never.db")).is_err());
+}
+
+/// `unable to open database file`: the log that a database needs beside it cannot be made there.
+#[test]
+fn what_lies_where_nothing_can_be_written_is_copied_elsewhere() {
+    let (home, elsewhere) = (Home::new(), Home::new());
+    // No name of a file that is taken for something else.
+    let folder = home.file("a home? 100%#1");
+    fs::create_dir(&folder).unwrap();
+    let (journal, _) = Journal::open(&folder.join("journal.db"), OpenOptions::default()).unwrap();
+    journal.append_wait(batch(1, 50)).unwrap();
+    journal.close().unwrap();
+    let other = rusqlite::Connection::open(folder.join("other.db")).unwrap();
+    other.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(a); INSERT INTO t VALUES (7);").unwrap();
+    drop(other);
+    for log in ["journal.db-wal", "other.db-wal"] {
+        assert!(!folder.join(log).exists(), "{log} is folded");
+    }
+    let run = |told: &str| {
+        let program = elsewhere.file("this-test");
+        if !program.exists() {
+            fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        }
+        let mode = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        mode(home.folder.path(), 0o755);
+        mode(elsewhere.folder.path(), 0o777);
+        for file in fs::read_dir(&folder).unwrap() {
+            mode(&file.unwrap().path(), 0o444);
+        }
+        mode(&folder, 0o555);
+        let mut command = child::command_of(&program, "backup::child_copies_what_it_may_not_write", &folder);
+        command.current_dir(elsewhere.folder.path());
+        if fs::write(folder.join("probe"), "").is_ok() {
+            command.uid(65534).gid(65534);
+        }
+        let output = command.output().unwrap();
+        mode(&folder, 0o755);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains(told), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    };
+    run("copied: 50 entries");
+    assert_eq!(check_archive(&elsewhere.file("journal.db")).unwrap().last, Lsn(50));
+    // With a log that is not folded, what is in it would be left out.
+    let other = rusqlite::Connection::open(folder.join("journal.db")).unwrap();
+    other.execute("UPDATE entry SET at = at + 1 WHERE lsn = 50", []).unwrap();
+    fs::copy(folder.join("journal.db-wal"), home.file("log")).unwrap();
+    drop(other);
+    fs::copy(home.file("log"), folder.join("journal.db-wal")).unwrap();
+    run("refused: read-only");
+}
+
+#[test]
+#[ignore = "run by the test above, as another user"]
+fn child_copies_what_it_may_not_write() {
+    let Some(folder) = child::folder() else { return };
+    for copy in ["journal.db", "other.db"] {
+        let _ = fs::remove_file(copy);
+    }
+    let copied = Reader::open(&folder.join("journal.db")).and_then(|reader| reader.backup(Path::new("journal.db")));
+    match copied.and_then(|report| copy_database(&folder.join("other.db"), Path::new("other.db")).map(|()| report)) {
+        Ok(report) => println!("copied: {} entries", report.entries),
+        Err(Error::ReadOnly { .. }) => println!("refused: read-only"),
+        Err(error) => println!("refused: {error:?}"),
+    }
 }
