@@ -4,6 +4,7 @@
 //! are 0700 and secrets 0600 from the moment they exist; no path below comes from anything but the flag and the environment.
 //! Who else may read and write it is looked at in `private`. Absent here: what stands in the files (see [`crate::config`]).
 
+mod holder;
 mod private;
 
 use std::fs;
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aos_abi::EffectId;
+
+pub use holder::Holder;
 
 use crate::env::Env;
 
@@ -260,12 +263,16 @@ impl Home {
     pub fn journal_file(&self) -> PathBuf {
         self.data.join("journal.db")
     }
+    /// `journal.lock`, which is locked by whoever has the journal to itself.
+    #[must_use]
+    pub fn journal_lock(&self) -> PathBuf {
+        self.journal_file().with_extension("lock")
+    }
     /// Whether somebody has the journal to itself: a daemon that answers no more may have a last checkpoint to write, and
     /// whoever restores a copy or starts the next one must not meet it.
     #[must_use]
     pub fn holds_journal(&self) -> bool {
-        let lock = self.journal_file().with_extension("lock");
-        fs::File::open(lock).is_ok_and(|lock| lock.try_lock_shared().is_err())
+        fs::File::open(self.journal_lock()).is_ok_and(|lock| lock.try_lock_shared().is_err())
     }
     /// `workspaces/`, a folder for each process below.
     #[must_use]

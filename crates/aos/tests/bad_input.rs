@@ -83,6 +83,44 @@ fn what_a_dead_daemon_left_behind_is_no_obstacle() {
     assert_eq!(rig.json(&["ps", "-a"]).as_array().unwrap().len(), 2);
 }
 
+/// `aos down` said that none was running, and everything else to stop it with `aos down`.
+#[test]
+fn a_daemon_whose_socket_is_gone_is_stopped() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    rig.up();
+    fs::remove_file(rig.file("run/aos.sock")).unwrap();
+    assert_told(&rig.aos(&["ps"]), 3, &["in use", "aos down"]);
+    let down = rig.aos(&["down"]);
+    assert!(down.code == 0 && down.err.contains("the daemon has stopped"), "{down:?}");
+    rig::until("the daemon to be gone", || rig.daemons().is_empty().then_some(()));
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+}
+
+/// A file that is locked, by this test, is no daemon's to end.
+#[test]
+fn down_ends_no_other_who_has_the_journal() {
+    let rig = with_a_past();
+    let lock = fs::File::options().write(true).open(rig.file("journal.lock")).unwrap();
+    lock.lock().unwrap();
+    fs::write(rig.file("journal.lock"), format!("{}\n", std::process::id())).unwrap();
+    let down = rig.aos(&["down"]);
+    assert_told(&down, 1, &[&format!("process {}", std::process::id()), "wait until it has ended"]);
+    fs::write(rig.file("journal.lock"), "1\n").unwrap();
+    assert_told(&rig.aos(&["down"]), 1, &["not seen here", "container"]);
+}
+
+#[test]
+fn a_folder_in_the_place_of_the_socket_is_named() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    rig.up();
+    rig.stop();
+    let _ = fs::remove_file(rig.file("run/aos.sock"));
+    fs::create_dir(rig.file("run/aos.sock")).unwrap();
+    let up = rig.aos(&["up"]);
+    assert_told(&up, up.code, &["aos.sock", "move it away"]);
+    assert!(up.code != 0 && !up.err.contains("another `listen`"), "{up:?}");
+}
+
 #[test]
 fn down_and_up_follow_each_other_at_once() {
     let rig = Rig::new(vec![any("alpha", vec![say("done")])]);

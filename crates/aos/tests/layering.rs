@@ -204,6 +204,8 @@ const OPENERS: &[(&str, &[Opening])] = &[
     ("aos/src/env.rs", &[Environment]),
     ("aos/src/home.rs", &[Files]),
     ("aos/src/home", &[Files]),
+    // It ends a daemon that cannot be asked to.
+    ("aos/src/home/holder.rs", &[Files, Processes]),
     ("aos/src/listeners.rs", &[Files]),
     ("aos/src/log.rs", &[Files]),
     ("aos/src/mounts.rs", &[Files]),

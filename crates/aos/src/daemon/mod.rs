@@ -107,6 +107,14 @@ pub enum Error {
         /// The system's word.
         source: std::io::Error,
     },
+    /// The socket cannot be made.
+    #[error("cannot listen on {}: {source}", path.display())]
+    Socket {
+        /// Where.
+        path: PathBuf,
+        /// The system's word.
+        source: std::io::Error,
+    },
     /// Replaying the journal's last entries decided otherwise than they say.
     #[error("entry {lsn} of the journal was decided otherwise than this version of aos would")]
     Diverged {
@@ -155,6 +163,10 @@ impl Error {
             Error::Journal(error) => error.hint(),
             Error::Home(error) => error.hint(),
             Error::Listen { .. } => "stop what listens there, or set another `listen` in `[daemon]` of aos.toml".into(),
+            Error::Socket { path, .. } => format!(
+                "what is at {0} is no socket of a daemon, or its folder cannot be written: `ls -ld {0}` shows it; move it away",
+                path.display()
+            ),
             Error::Checkpoint { lost: Lost::Other(_), .. } => {
                 "start the version of aos that wrote it; nothing was changed".into()
             }
@@ -451,7 +463,7 @@ async fn proven(proof: Arc<proof::Proof>, stop: CancellationToken) {
 
 /// The Unix socket, for its own user alone. The journal's lock is held, so a socket that is there already is stale.
 fn bind_socket(path: &Path) -> Result<UnixListener, Error> {
-    let failed = |source| Error::Listen { at: path.display().to_string(), source };
+    let failed = |source| Error::Socket { path: path.to_owned(), source };
     match std::fs::remove_file(path) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
