@@ -18,6 +18,8 @@ pub struct Identity<'a> {
     pub pid: Pid,
     /// Its parent's; [`Pid::INIT`] where a person started it.
     pub parent: Pid,
+    /// The process that it was forked from.
+    pub origin: Option<Pid>,
     /// Its name, by which others send messages.
     pub name: Option<&'a str>,
     /// Who it is and how it works, as its parent put it.
@@ -62,6 +64,14 @@ fn who(prompt: &mut String, identity: &Identity<'_>) {
         parent => {
             let _ = write!(prompt, ". Process {parent} started you.");
         }
+    }
+    if let Some(origin) = identity.origin {
+        let _ = write!(
+            prompt,
+            " You were forked from process {origin}: what came before is its past. Your files are a copy of its files as they \
+             were at the fork, which may be newer than what you remember: look before you rely on them. Its timers, watches, \
+             webhooks and own memory are not yours."
+        );
     }
     let _ = writeln!(prompt, " You run on the model {:?}. Your workspace: {}.", identity.model, identity.workspace);
     if !identity.role.trim().is_empty() {

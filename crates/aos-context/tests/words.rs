@@ -15,6 +15,7 @@ fn identity(mode: Mode, encoding: Encoding, calls: CallSet) -> Identity<'static>
     Identity {
         pid: Pid(7),
         parent: Pid(4),
+        origin: None,
         name: Some("counter"),
         role: "You count words.",
         mode,
@@ -32,6 +33,17 @@ fn an_agent_is_told_its_pid_rights_and_the_form_of_results() {
     insta::assert_snapshot!("text", system_prompt(&identity(Mode::OneShot, Encoding::Text, calls)));
     insta::assert_snapshot!("native", system_prompt(&identity(Mode::Resident, Encoding::Native, calls)));
     insta::assert_snapshot!("constrained", system_prompt(&identity(Mode::OneShot, Encoding::Constrained, calls)));
+}
+
+/// It took the files for those that it remembered.
+#[test]
+fn a_fork_is_told_what_it_has_of_its_origin() {
+    let forked = Identity { origin: Some(Pid(5)), ..identity(Mode::Resident, Encoding::Native, CallSet::EMPTY) };
+    let prompt = system_prompt(&forked);
+    for told in ["forked from process 5", "may be newer than what you remember", "own memory are not yours"] {
+        assert!(prompt.contains(told), "{prompt}");
+    }
+    assert!(!system_prompt(&Identity { origin: None, ..forked }).contains("forked"));
 }
 
 #[test]

@@ -442,6 +442,7 @@ fn identity<'a>(process: &'a Process, role_grants: &[String], spec: &ModelSpec, 
     Identity {
         pid: process.pid,
         parent: process.parent,
+        origin: process.origin,
         name: process.name.as_deref(),
         role: &process.role,
         mode: process.mode,

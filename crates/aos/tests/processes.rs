@@ -367,6 +367,7 @@ fn a_fork_has_lived_through_the_same_and_goes_its_own_way() {
     let at = rig.entries(pid, "inference_completed")[1]["lsn"].to_string();
     let forked = rig.aos(&["fork", &pid.to_string(), "--at", &at, "--name", "twin"]);
     assert_eq!(forked.code, 0, "{forked:?}");
+    assert!(forked.err.contains(&format!("as they are now, not as of event {at}")), "{forked:?}");
     let twin: u64 = forked.out.trim().parse().unwrap();
     assert_eq!(rig::read(rig.file(&format!("workspaces/{twin}/shared.txt"))), "copied");
     rig.until_idle(twin);
@@ -374,6 +375,7 @@ fn a_fork_has_lived_through_the_same_and_goes_its_own_way() {
     until("its answer", || words_said(&rig, twin).contains(&"echo: elsewhere".to_owned()).then_some(()));
     let shown = words(rig.requests_with("elsewhere").last().unwrap());
     assert!(shown.contains("]\nbefore\n") && !shown.contains("]\nafter\n"), "{shown}");
+    assert!(shown.contains(&format!("forked from process {pid}")), "{shown}");
     rig.until_idle(pid);
     assert_eq!(words_said(&rig, pid).len(), 3, "the first one noticed nothing");
 }

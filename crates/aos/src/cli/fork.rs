@@ -8,6 +8,10 @@ use super::{Context, Exit, Failure, view};
 
 /// Start a second process from the past of a first one; prints its pid
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  aos fork 7\n  aos logs 7 --events\n  aos fork 7 --at 214 --name again\n\n\
+It has the words of the first one up to EVENT, its rights and its limits, unused. Its files are a\ncopy of those of the \
+first one as they are now, also with --at: what was written after EVENT is\nin them, and the agent is told so. Timers, watches, \
+webhooks and the first one's own memory stay\nwith the first one.")]
 pub struct Args {
     /// From which
     pid: Pid,
@@ -32,6 +36,12 @@ impl Args {
             cx.document(&accepted)?;
         } else {
             cx.print(&format!("{}\n", accepted.pid))?;
+            if let Some(at) = self.at {
+                cx.note(&format!(
+                    "its files are a copy of those of process {} as they are now, not as of event {at}",
+                    self.pid
+                ));
+            }
         }
         Ok(Exit::Success)
     }
