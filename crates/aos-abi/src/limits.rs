@@ -64,6 +64,8 @@ pub const DENIED_INSIDE_BYTES: usize = 4 << 10;
 pub const TIMERS_MAX: usize = 64;
 /// Shortest period of a timer, in seconds: what fires faster is a loop, not a timer.
 pub const TIMER_PERIOD_S_MIN: u64 = 1;
+/// Longest period of a timer, and longest sleep, in seconds: a hundred years. What is due later is never due.
+pub const TIMER_PERIOD_S_MAX: u64 = 100 * 365 * 24 * 3600;
 /// Most missed firings of a cron line that are counted; of more it is told that there were more.
 pub const MISSED_COUNTED_MAX: u64 = 100;
 /// Most webhook paths of one process.

@@ -24,6 +24,9 @@ impl<P: PageStore> Kernel<P> {
         }
         let phase = process.phase.clone();
         let person = from == Pid::INIT;
+        // Whoever sends more than the last takes back that it was the last; what is piped says itself when it ends.
+        let takes_back = from <= Pid::INIT && !text.is_empty();
+        self.with(pid, |process| process.stdin_eof = eof || process.stdin_eof && !takes_back);
         if person {
             self.answers(pid, text);
         }
@@ -34,7 +37,6 @@ impl<P: PageStore> Kernel<P> {
                 return;
             }
             Phase::Waiting { wait: Wait::Stdin, .. } => {
-                self.with(pid, |process| process.stdin_eof |= eof);
                 self.will_see(pid, labels);
                 let result = if text.is_empty() { json!({ "eof": true }) } else { json!({ "text": text }) };
                 self.resolve(pid, Ok(result));
@@ -46,7 +48,6 @@ impl<P: PageStore> Kernel<P> {
             _ => {}
         }
         self.with(pid, |process| {
-            process.stdin_eof |= eof;
             if text.is_empty() {
                 process.notices.push_back(notice);
             } else {

@@ -44,6 +44,10 @@ impl<P: PageStore> Kernel<P> {
         if !args.seconds.is_finite() || args.seconds < 0.0 {
             return Done::Now(Err(invalid_at("/seconds", "zero or more was expected")));
         }
+        if args.seconds > limits::TIMER_PERIOD_S_MAX as f64 {
+            let message = format!("the longest is {} s, a hundred years", limits::TIMER_PERIOD_S_MAX);
+            return Done::Now(Err(invalid_at("/seconds", message)));
+        }
         Done::Waits(Wait::Sleep, self.until(Some(args.seconds)))
     }
 }

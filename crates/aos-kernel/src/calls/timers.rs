@@ -18,13 +18,15 @@ impl<P: PageStore> Kernel<P> {
         let labels = self.labels_of_call(pid, &Syscall::SysSchedule(args.clone()));
         let untrusted = labels.any_of(Labels::UNTRUSTED);
         let rule = match (args.seconds, args.cron) {
-            (Some(seconds), None) if seconds >= limits::TIMER_PERIOD_S_MIN => {
-                TimerRule::Every(seconds.saturating_mul(1000))
-            }
-            (Some(_), None) => {
+            (Some(..limits::TIMER_PERIOD_S_MIN), None) => {
                 let message = format!("the shortest period is {} s", limits::TIMER_PERIOD_S_MIN);
                 return Err(invalid_at("/seconds", message));
             }
+            (Some(seconds), None) if seconds > limits::TIMER_PERIOD_S_MAX => {
+                let message = format!("the longest period is {} s, a hundred years", limits::TIMER_PERIOD_S_MAX);
+                return Err(invalid_at("/seconds", message));
+            }
+            (Some(seconds), None) => TimerRule::Every(seconds * 1000),
             (None, Some(line)) => TimerRule::Cron(line, args.timezone.unwrap_or_else(|| "UTC".into())),
             _ => return Err(invalid("exactly one of `seconds` and `cron` says when")),
         };

@@ -221,6 +221,61 @@ fn a_pipe_carries_text_and_then_its_end() {
     "#);
 }
 
+/// It read "no more will come" ahead of what came.
+#[test]
+fn whoever_sends_more_after_the_end_takes_the_end_back() {
+    let told = replay(
+        r#"
+        spawn resident read
+        2: => SYS_READ_STDIN {}
+        eof 2
+        input 2 and yet
+        2: => SYS_READ_STDIN {} => SYS_READ_STDIN {}
+        input 2 more
+        eof 2
+        2: => SYS_READ_STDIN {}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident read
+      → infer 2 turn [task]
+    > 2: => SYS_READ_STDIN {}
+    > eof 2
+    2 SYS_READ_STDIN = {"eof":true}
+      → infer 2 turn [task, turn, sys_read_stdin]
+    > input 2 and yet
+    > 2: => SYS_READ_STDIN {} => SYS_READ_STDIN {}
+    2 SYS_READ_STDIN = {"text":"and yet"}
+    > input 2 more
+    2 SYS_READ_STDIN = {"text":"more"}
+      → infer 2 turn [task, turn, sys_read_stdin, turn, sys_read_stdin, sys_read_stdin]
+    > eof 2
+    > 2: => SYS_READ_STDIN {}
+    2 SYS_READ_STDIN = {"eof":true}
+      → infer 2 turn [task, turn, sys_read_stdin, turn, sys_read_stdin, sys_read_stdin, turn, sys_read_stdin, eof]
+    "#);
+}
+
+/// They were taken, and never came due.
+#[test]
+fn what_would_never_be_due_is_refused_with_the_longest_that_is_taken() {
+    let told = replay(
+        r#"
+        spawn resident wait
+        2: => SYS_SCHEDULE {"seconds":99999999999999,"prompt":"never"} => SYS_SCHEDULE {"seconds":3153600001,"prompt":"never"} => SLEEP {"seconds":1e300} => SYS_SCHEDULE {"seconds":3153600000,"prompt":"late"} => SLEEP {"seconds":3153600000}
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn resident wait
+      → infer 2 turn [task]
+    > 2: => SYS_SCHEDULE {"seconds":99999999999999,"prompt":"never"} => SYS_SCHEDULE {"seconds":3153600001,"prompt":"never"} => SLEEP {"seconds":1e300} => SYS_SCHEDULE {"seconds":3153600000,"prompt":"late"} => SLEEP {"seconds":3153600000}
+    2 SYS_SCHEDULE = EINVAL at `/seconds`: the longest period is 3153600000 s, a hundred years
+    2 SYS_SCHEDULE = EINVAL at `/seconds`: the longest period is 3153600000 s, a hundred years
+    2 SLEEP = EINVAL at `/seconds`: the longest is 3153600000 s, a hundred years
+    2 SYS_SCHEDULE = {"timer_id":"t1","next_at":"2126-10-29T00:00:00.000Z"}
+    "#);
+}
+
 #[test]
 fn messages_reach_whoever_waits_and_whoever_is_idle() {
     let told = replay(

@@ -20,7 +20,7 @@ pub struct Args {
     /// Others wrote the text: none of it counts as your words
     #[arg(long, requires = "text")]
     untrusted: bool,
-    /// Say that no more will come
+    /// Say that no more will come; text that you send later takes that back
     #[arg(long)]
     eof: bool,
 }
