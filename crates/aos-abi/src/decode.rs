@@ -90,6 +90,7 @@ pub fn decode(
         }
         Encoding::Native | Encoding::Text => text::read(text, text_cut_off),
     };
+    let form = if encoding == Encoding::Constrained { Form::Constrained } else { Form::Text };
     let native_ids = native_ids(native, new_id);
     let mut taken: BTreeSet<CallId> = native_ids.iter().cloned().collect();
     let native_args: Vec<Value> = kept(native).iter().map(|call| value_of(&call.arguments)).collect();
@@ -104,9 +105,9 @@ pub fn decode(
         }
         let parsed = match call.fault {
             _ if beyond => Err(beyond_the_limit(count - nth - 1 + native.len())),
-            Some(fault) if fault.hint.is_none() => Err(with_example(fault, &call.name)),
+            Some(fault) if fault.hint.is_none() => Err(with_example(fault, &call.name, form)),
             Some(fault) => Err(fault),
-            None => parse(&call.name, &call.args, Form::Text),
+            None => parse(&call.name, &call.args, form),
         };
         calls.push(Decoded { call_id: fresh(&mut taken, new_id), name: call.name, args, call: parsed });
         if beyond {
@@ -196,22 +197,26 @@ pub fn text_form(name: &str, args: &str) -> String {
 enum Form {
     Native,
     Text,
+    Constrained,
 }
 
 #[allow(clippy::result_large_err, reason = "the error goes straight into `Decoded`, which is as large either way")]
 fn parse(name: &str, args: &str, form: Form) -> Result<Syscall, CallError> {
     let unwrapped = unwrapped(args);
     Syscall::parse(name, unwrapped.as_deref().unwrap_or(args)).map_err(|error| match (form, error.code) {
-        (Form::Text, Code::Inval) => with_example(error, name),
+        (Form::Text | Form::Constrained, Code::Inval) => with_example(error, name, form),
         _ => error,
     })
 }
 
-/// The same error with one correct call in text form, where there is a call of that name.
-fn with_example(error: CallError, name: &str) -> CallError {
-    match name.parse::<Name>() {
-        Ok(known) => error.hint(format!("a correct call: {}", text_form(name, known.spec().example))),
-        Err(unknown) => unknown,
+/// The same error with one correct call as the model writes it, where there is a call of that name.
+fn with_example(error: CallError, name: &str, form: Form) -> CallError {
+    match (name.parse::<Name>(), form) {
+        (Ok(known), Form::Constrained) => error.hint(constrained::example(known)),
+        (Ok(known), Form::Native | Form::Text) => {
+            error.hint(format!("a correct call: {}", text_form(name, known.spec().example)))
+        }
+        (Err(unknown), _) => unknown,
     }
 }
 

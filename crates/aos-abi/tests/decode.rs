@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use aos_abi::decode::{Decoding, call_ids, decode, native_ids, text_form};
 use aos_abi::inference::{Encoding, NativeCall};
+use aos_abi::syscall::schema;
 use aos_abi::{Code, Lsn, Name, Syscall, limits};
 use proptest::prelude::*;
 
@@ -232,6 +233,35 @@ fn a_valid_call_is_not_dropped_because_a_later_one_is_malformed() {
     assert!(hint.contains("FS_READ"), "{hint}");
 }
 
+/// It said `expected u8`, which no schema says.
+#[test]
+fn what_was_expected_is_said_in_the_words_of_the_schema() {
+    let said = |name: &str, args: &str| Syscall::parse(name, args).unwrap_err().message;
+    assert_eq!(
+        said("SYS_EXIT", r#"{"code":300}"#),
+        "at `/code`: invalid value: integer `300`, expected a whole number from 0 to 255"
+    );
+    assert_eq!(
+        said("SLEEP", r#"{"seconds":"long"}"#),
+        "at `/seconds`: invalid type: string \"long\", expected a number"
+    );
+    assert_eq!(
+        said("FS_WRITE", r#"{"path":"a","content":"b","mode":3}"#),
+        r#"at `/mode`: expected "replace" or "append" or "create""#
+    );
+    for name in Name::ALL {
+        let fields = schema(*name)["properties"].as_object().cloned().unwrap_or_default();
+        for (field, wrong) in
+            fields.keys().flat_map(|field| ["-1", "1.5", "[1]", "\"x\"", "{}"].map(|wrong| (field, wrong)))
+        {
+            // What is missing beside it is found later.
+            let Err(error) = Syscall::parse(name.as_str(), &format!("{{\"{field}\":{wrong}}}")) else { continue };
+            let rust = ["u8", "u16", "u32", "u64", "i32", "i64", "f64", "struct ", "sequence", "a map", "line 1"];
+            assert!(!rust.iter().any(|word| error.message.contains(word)), "{name} {field}={wrong}: {}", error.message);
+        }
+    }
+}
+
 #[test]
 fn a_tag_inside_the_broken_string_of_another_call_is_data() {
     // The quotation marks inside the content are not escaped: no JSON, and what it quotes must not run.
@@ -286,10 +316,12 @@ fn constrained_json_is_read_and_falls_back_to_text() {
     insta::assert_snapshot!(shown(&constrained(reply, false)), @r#"
     c1-0 FS_READ {"path":"a"}
     c1-1 "" EINVAL: at `/calls/1`: missing field `name` at line 1 column 9
-    c1-2 "FS_READ" EINVAL: at `/path`: invalid type: integer `1`, expected a string at line 1 column 9
+    c1-2 "FS_READ" EINVAL: at `/path`: invalid type: integer `1`, expected a string
     c1-3 FS_LIST {}
     say "ok"
     "#);
+    let hint = constrained(reply, false).calls[2].call.as_ref().unwrap_err().hint.clone().unwrap();
+    assert_eq!(hint, r#"a correct reply: {"calls":[{"name":"FS_READ","args":{"path":"notes.txt"}}],"say":""}"#);
     insta::assert_snapshot!(shown(&constrained("```json\n{\"calls\":[],\"say\":\"hi\"}\n```", false)), @r#"say "hi""#);
     insta::assert_snapshot!(shown(&constrained("Sure. [SYS_CALL::FS_LIST] {}", false)), @r#"
     c1-0 FS_LIST {}

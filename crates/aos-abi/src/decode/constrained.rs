@@ -8,9 +8,14 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::{Written, WrittenCall, was_cut_off};
-use crate::{CallError, Code};
+use crate::{CallError, Code, Name};
 
 const FORM: &str = r#"a correct reply: {"calls":[{"name":"FS_READ","args":{"path":"notes.txt"}}],"say":""}"#;
+
+/// A correct reply with one call of that name.
+pub(super) fn example(name: Name) -> String {
+    format!(r#"a correct reply: {{"calls":[{{"name":"{name}","args":{}}}],"say":""}}"#, name.spec().example)
+}
 
 #[derive(Deserialize)]
 struct Element {

@@ -81,7 +81,14 @@ impl Syscall {
             // A list would be read field by field, so that a caller's slip passes for arguments.
             Err(ArgsFault { pointer: String::new(), expected: "expected a JSON object".to_owned() })
         };
-        parsed.and_then(Syscall::whole).map_err(|fault| {
+        parsed.and_then(Syscall::whole).map_err(|mut fault| {
+            // Of what is no word where one of a few belongs, serde says what it says of what is no JSON.
+            if fault.expected.starts_with("expected value")
+                && serde_json::from_str::<serde::de::IgnoredAny>(args).is_ok()
+                && let Some(words) = words_at(&schema(name), &fault.pointer)
+            {
+                fault.expected = format!("expected {words}");
+            }
             let example = format!("a correct call: {name} {}", name.spec().example);
             let hint = match nearest_field(&fault.expected) {
                 Some(field) => format!("did you mean `{field}`? {example}"),
@@ -138,8 +145,51 @@ impl ArgsFault {
                 Segment::Enum { .. } | Segment::Unknown => {}
             }
         }
-        ArgsFault { pointer, expected: error.inner().to_string() }
+        let error = error.inner();
+        let said = error.to_string();
+        // Of what is JSON and does not fit, the pointer says where.
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        let said = if error.is_data() { said.strip_suffix(&place).unwrap_or(&said) } else { &said };
+        ArgsFault { pointer, expected: in_words_of_the_schema(said) }
     }
+}
+
+/// The words of which one belongs at a place, by the schema.
+fn words_at(schema: &serde_json::Value, pointer: &str) -> Option<String> {
+    fn collect(schema: &serde_json::Value, found: &mut Vec<String>) {
+        let of = |key: &str| schema[key].as_array().into_iter().flatten();
+        found.extend(of("enum").chain(schema.get("const")).filter(|word| word.is_string()).map(ToString::to_string));
+        of("anyOf").chain(of("oneOf")).for_each(|one| collect(one, found));
+    }
+    let mut at = schema;
+    for part in pointer.split('/').skip(1) {
+        at = at["properties"].get(part).or_else(|| at.get("items"))?;
+    }
+    let mut found = Vec::new();
+    collect(at, &mut found);
+    (!found.is_empty()).then(|| found.join(" or "))
+}
+
+/// What serde says, with the types of Rust in the words that a schema has for them.
+fn in_words_of_the_schema(said: &str) -> String {
+    let Some((found, expected)) = said.rsplit_once(", expected ") else { return said.to_owned() };
+    let found = match found {
+        "invalid type: sequence" => "invalid type: a list",
+        "invalid type: map" => "invalid type: an object",
+        other => other,
+    };
+    let expected = match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" => "a whole number, 0 or more",
+        "f64" => "a number",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        of if of.starts_with("struct ") => "an object",
+        other => other,
+    };
+    format!("{found}, expected {expected}")
 }
 
 /// The argument that was probably meant, where one is unknown: what serde says of it names all that there are.

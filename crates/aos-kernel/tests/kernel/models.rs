@@ -46,7 +46,7 @@ fn it_starts_low_is_raised_when_calls_make_no_sense_and_comes_back_down() {
     2 NOPE = ENOSYS no system call `NOPE`
       → infer 2 turn [task, turn, nope]
     > 2: => FS_READ {"no":"path"}
-    2 FS_READ = EINVAL at `/no`: unknown field `no`, expected one of `path`, `offset`, `limit` at line 1 column 5
+    2 FS_READ = EINVAL at `/no`: unknown field `no`, expected one of `path`, `offset`, `limit`
     2 goes from tiny to mid: raised to `standard`: 2 replies of `tiny` in a row were of no use, since its calls could not be understood
       → infer 2 turn [task, turn, nope, turn, fs_read]
     > 2: => SYS_WRITE_STDOUT {"text":"one"}

@@ -98,7 +98,7 @@ fn malformed_and_unknown_calls_are_answered_and_take_no_other_with_them() {
     > 2: => FS_READ {"path": => FS_REED {} => FS_READ {"file":"a"} => SYS_WRITE_STDOUT {"text":"still here"}
     2 FS_READ = EINVAL at `/path`: EOF while parsing a value at line 1 column 8
     2 FS_REED = ENOSYS no system call `FS_REED`
-    2 FS_READ = EINVAL at `/file`: unknown field `file`, expected one of `path`, `offset`, `limit` at line 1 column 7
+    2 FS_READ = EINVAL at `/file`: unknown field `file`, expected one of `path`, `offset`, `limit`
     2 SYS_WRITE_STDOUT = {}
       → infer 2 turn [task, turn, fs_read, fs_reed, fs_read, sys_write_stdout]
     "#);
