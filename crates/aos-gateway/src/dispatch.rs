@@ -323,6 +323,7 @@ async fn perform<S: System>(
             if let Some(pid) = pid {
                 system.process(pid).await?;
             }
+            events::check_place(shared, after).await?;
             Ok(events::respond(shared, Wanted { pid, after, follow, progress }))
         }
         Call::Proposals { all } => json_response(200, &system.proposals(all).await?),

@@ -17,7 +17,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use aos_abi::{Entry, Lsn, Pid};
+use aos_abi::{CallError, Code, Entry, Lsn, Pid, Timestamp};
 
 use crate::dispatch::Shared;
 use crate::error::ApiError;
@@ -40,6 +40,20 @@ pub(crate) struct Wanted {
     pub(crate) follow: bool,
     /// Pieces of answers too.
     pub(crate) progress: bool,
+}
+
+/// Whether the journal reaches up to the place after which a client goes on. Where what it has seen is lost, as after a
+/// restore, other entries get those numbers, and it would miss them without a word.
+pub(crate) async fn check_place<S: System>(shared: &Arc<Shared<S>>, after: Lsn) -> Result<(), ApiError> {
+    if after == Lsn::ZERO {
+        return Ok(());
+    }
+    let last = shared.system.entry_before(Timestamp(i64::MAX)).await?;
+    if after <= last {
+        return Ok(());
+    }
+    Err(ApiError::from(CallError::new(Code::NoEnt, format!("there is no entry {after} yet: the journal ends at {last}")))
+        .hint("if you have seen it, the journal's end was lost, or another was restored: begin anew with `after=0`, without `Last-Event-ID`"))
 }
 
 /// The answer that carries a stream.

@@ -87,6 +87,25 @@ async fn a_process_has_its_own_events_only() {
     assert_eq!(server.tcp().get("/v1/processes/404/events").await.status, 404);
 }
 
+/// Nothing came until the journal had caught up, and what came meanwhile was missed.
+#[tokio::test]
+async fn a_place_beyond_the_journals_end_is_refused() {
+    let server = Server::with(4, |options| options.page_entries = 2).await;
+    append_in_turn(&server.fake, 9);
+    for path in ["/v1/events?after=10", "/v1/processes/7/events?after=10&follow=false"] {
+        let answer = server.tcp().get(path).await;
+        assert_eq!(answer.status, 404, "{path}");
+        let told = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(
+            told.contains("there is no entry 10 yet: the journal ends at 9") && told.contains("begin anew"),
+            "{told}"
+        );
+    }
+    let mut stream = Stream::open(&server.tcp(), "/v1/events?after=0", Some(9)).await;
+    append_in_turn(&server.fake, 1);
+    assert_eq!(stream.next_id().await, 10, "its very end is a place");
+}
+
 #[tokio::test]
 async fn progress_comes_without_an_id_to_whoever_asks() {
     let server = Server::start().await;
