@@ -328,6 +328,9 @@ pub struct BudgetView {
     pub usd: Option<Usd>,
     /// US dollars neither spent, nor reserved, nor given to children.
     pub usd_left: Option<Usd>,
+    /// US dollars given to children that have not ended.
+    #[serde(default)]
+    pub usd_given: Usd,
     /// Tokens granted.
     pub tokens: Option<u64>,
     /// Tokens left.

@@ -331,6 +331,7 @@ fn check_name(name: Option<&str>) -> Result<(), ApiError> {
         return Err(fault("/name", "a name was expected, this one is empty"));
     }
     check_text("/name", name, limits::NAME_BYTES_MAX)
+        .map_err(|error| error.hint(format!("a name has at most {} bytes", limits::NAME_BYTES_MAX)))
 }
 
 fn check_text(pointer: &str, text: &str, bytes_max: usize) -> Result<(), ApiError> {

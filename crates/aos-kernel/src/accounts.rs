@@ -127,6 +127,7 @@ impl<P: PageStore> Kernel<P> {
         BudgetView {
             usd: budget.usd.limit.map(Usd),
             usd_left: left[0].map(Usd),
+            usd_given: Usd(budget.usd.carved),
             tokens: budget.tokens.limit,
             tokens_left: left[1],
             calls: budget.calls.limit,

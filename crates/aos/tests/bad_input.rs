@@ -651,6 +651,7 @@ fn a_damaged_page_is_told_with_what_is_whole_and_the_way_on_from_there() {
 
     let audit = rig.aos(&["--no-start", "audit", "verify"]);
     assert!(audit.code == 1 && audit.out.contains("ALTERED: ") && audit.out.contains("try: "), "{audit:?}");
+    assert!(!audit.out.contains("aos audit verify"), "it names itself: {audit:?}");
     let json: Value = serde_json::from_str(&rig.aos(&["--json", "--no-start", "audit", "verify"]).out).unwrap();
     let upto = json["sound_upto"].as_u64().unwrap();
     assert!(upto > whole / 2 && upto < whole, "{json} of {whole}");

@@ -409,6 +409,23 @@ fn a_fork_has_the_window_of_its_origin() {
     assert_eq!(window(fork(pid, &["--at", &at])), now, "also when it has ended");
 }
 
+/// What was spent of how much was all that was shown, where half of it was a child's.
+#[test]
+fn what_is_given_to_children_and_what_is_left_is_shown() {
+    let made = call("SPAWN_AGENT", json!({ "role": "helper", "budget": { "usd": 0.5 } }));
+    let rig = Rig::new(vec![last("alpha", vec![made]), any("", vec![say("well")])]);
+    let pid = rig.spawn(&["--budget", "1", "alpha"]);
+    let budget = || rig.json(&["inspect", &pid.to_string()])["budget"].clone();
+    until("its child", || (budget()["usd_given"] == 0.5).then_some(()));
+    rig.until_idle(pid);
+    let left = budget()["usd_left"].as_f64().unwrap();
+    assert!(left > 0.4 && left < 0.5, "{left}");
+    let shown = rig.aos(&["budget"]).out;
+    let row = shown.lines().find(|line| line.trim_start().starts_with(&format!("{pid} "))).unwrap();
+    assert!(row.contains("$0.50") && row.contains("$0.49") && row.contains("$1.00"), "{shown}");
+    assert!(shown.contains("GIVEN") && shown.contains("LEFT"), "{shown}");
+}
+
 /// All its limits were gone.
 #[test]
 fn a_fork_has_the_limits_of_its_origin_unused() {

@@ -71,8 +71,9 @@ async fn verify(cx: &Context, request: AuditRequest) -> Result<Exit, Failure> {
         Err(why @ (client::Error::NotStarted { .. } | client::Error::NoDaemon { .. })) => {
             let reader = Reader::open(&cx.home.journal_file()).map_err(|_| why)?;
             cx.note("no daemon runs: the journal is read without it");
-            proof::audit(&reader, &request)
-                .map_err(|error| Failure::new("the journal cannot be read").why(error.to_string()).hint(error.hint()))?
+            proof::audit(&reader, &request).map_err(|error| {
+                Failure::new("the journal cannot be read").why(error.to_string()).hint(error.hint_of_audit())
+            })?
         }
         asked => asked?,
     };

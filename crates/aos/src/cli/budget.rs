@@ -10,21 +10,23 @@ use super::{Context, Exit, Failure, cost_of, count, money, view};
 
 /// Show what processes may still spend, or set the limits of one
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  aos budget\n  aos budget 7\n  aos budget 7 --usd 2.50 --tokens 500000")]
+#[command(after_help = "Examples:\n  aos budget\n  aos budget 7\n  aos budget 7 --usd 2.50 --tokens 500000\n\n\
+GIVEN is what its children have of it; what they do not spend comes back when they end. LEFT is what is\nneither spent, nor \
+given, nor set aside for an answer under way.")]
 pub struct Args {
     /// Whose; every living process's if left out
     pid: Option<Pid>,
     /// US dollars, counted from its start
-    #[arg(long, requires = "pid", value_parser = usd)]
+    #[arg(long, requires = "pid", value_parser = usd, allow_negative_numbers = true)]
     usd: Option<Usd>,
     /// Tokens in and out together, counted from its start
-    #[arg(long, requires = "pid", value_parser = above_zero::<u64>)]
+    #[arg(long, requires = "pid", value_parser = above_zero::<u64>, allow_negative_numbers = true)]
     tokens: Option<u64>,
     /// System calls, counted from its start
-    #[arg(long, requires = "pid", value_parser = above_zero::<u64>)]
+    #[arg(long, requires = "pid", value_parser = above_zero::<u64>, allow_negative_numbers = true)]
     calls: Option<u64>,
     /// End it this long after its start: 90s, 10m, 2h
-    #[arg(long, requires = "pid", value_name = "TIME", value_parser = positive)]
+    #[arg(long, requires = "pid", value_name = "TIME", value_parser = positive, allow_hyphen_values = true)]
     time: Option<std::time::Duration>,
 }
 
@@ -55,6 +57,8 @@ impl Args {
         let mut table = Table::new(&[
             Column::number("PID"),
             Column::number("SPENT"),
+            Column::number("GIVEN"),
+            Column::number("LEFT"),
             Column::number("OF"),
             Column::number("TOKENS LEFT"),
             Column::number("CALLS LEFT"),
@@ -67,6 +71,8 @@ impl Args {
             table.row([
                 process.pid.to_string(),
                 cost_of(process.usage.cost_usd, process.usage.cost_unknown),
+                or_none(Some(budget.usd_given).filter(|given| *given > Usd::ZERO).map(money)),
+                or_none(budget.usd_left.map(money)),
                 or_none(budget.usd.map(money)),
                 or_none(budget.tokens_left.map(count)),
                 or_none(budget.calls_left.map(count)),

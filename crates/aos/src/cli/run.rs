@@ -11,9 +11,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use aos_abi::Usd;
 use aos_abi::api::{FileArg, SpawnRequest, Started};
 use aos_abi::process::{BudgetSpec, Mode};
+use aos_abi::{Usd, limits};
 use base64::Engine as _;
 
 use super::backup::absolute;
@@ -59,10 +59,10 @@ pub struct Args {
     #[arg(long, requires = "file")]
     untrusted: bool,
     /// The most it may spend, in US dollars
-    #[arg(long, value_name = "USD", value_parser = usd)]
+    #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     budget: Option<Usd>,
     /// End it after this time with exit code 124: 90s, 10m, 2h
-    #[arg(long, value_name = "TIME", value_parser = positive)]
+    #[arg(long, value_name = "TIME", value_parser = positive, allow_hyphen_values = true)]
     timeout: Option<Duration>,
     /// Allow only this: a call, or a call and a pattern, such as "FS_READ docs/**"; may be repeated
     #[arg(long, value_name = "CALL [PATTERN]")]
@@ -178,7 +178,13 @@ pub(super) fn usd(text: &str) -> Result<Usd, String> {
 pub(super) fn named(text: &str) -> Result<String, String> {
     let text = text.trim();
     let hint = "a name has letters, digits, `-`, `_` and `.`, such as watcher-1";
-    if text.is_empty() { Err(hint.into()) } else { Ok(text.to_owned()) }
+    if text.is_empty() {
+        return Err(hint.into());
+    }
+    if text.len() > limits::NAME_BYTES_MAX {
+        return Err(format!("{} bytes, the most for a name is {}", text.len(), limits::NAME_BYTES_MAX));
+    }
+    Ok(text.to_owned())
 }
 
 /// Reads a number above zero.

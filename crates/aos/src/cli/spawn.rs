@@ -47,10 +47,10 @@ pub struct Args {
     #[arg(long, requires = "file")]
     untrusted: bool,
     /// The most it may spend, in US dollars
-    #[arg(long, value_name = "USD", value_parser = usd)]
+    #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     budget: Option<Usd>,
     /// End it after this time: 90s, 10m, 2h
-    #[arg(long, value_name = "TIME", value_parser = positive)]
+    #[arg(long, value_name = "TIME", value_parser = positive, allow_hyphen_values = true)]
     timeout: Option<std::time::Duration>,
     /// Its class on the model slots: interactive, normal or batch
     #[arg(long, value_name = "CLASS", value_parser = priority)]

@@ -161,6 +161,11 @@ fn wrong_usage_is_told_like_every_error() {
         told(&["aos", "logs", "seven"]),
         told(&["aos", "run", "x", "--budget", "0"]),
         told(&["aos", "run", "x", "--timeout", "0s"]),
+        told(&["aos", "run", "--budget", "-1", "x"]),
+        told(&["aos", "run", "--timeout", "-5s", "x"]),
+        told(&["aos", "budget", "2", "--usd", "-1"]),
+        told(&["aos", "budget", "2", "--tokens", "-1"]),
+        told(&["aos", "spawn", "--name", &"n".repeat(70)]),
         told(&["aos", "kill", "7", "-s", "HUP"]),
         told(&["aos", "--color", "blue", "ps"]),
     ];
@@ -192,6 +197,26 @@ fn wrong_usage_is_told_like_every_error() {
 
     error: invalid value '0s' for '--timeout <TIME>': a time above 0, such as 90s or 10m
       try: aos run --help
+    exit 2
+
+    error: invalid value '-1' for '--budget <USD>': an amount above 0 in US dollars, such as 0.50
+      try: aos run --help
+    exit 2
+
+    error: invalid value '-5s' for '--timeout <TIME>': `-5s` is no length of time; write 90s, 10m, 2h or 3d
+      try: aos run --help
+    exit 2
+
+    error: invalid value '-1' for '--usd <USD>': an amount above 0 in US dollars, such as 0.50
+      try: aos budget --help
+    exit 2
+
+    error: invalid value '-1' for '--tokens <TOKENS>': a number above 0
+      try: aos budget --help
+    exit 2
+
+    error: invalid value 'nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn' for '--name <NAME>': 70 bytes, the most for a name is 64
+      try: aos spawn --help
     exit 2
 
     error: invalid value 'HUP' for '--signal <SIGNAL>': no signal `HUP`; there are TERM, KILL, STOP and CONT

@@ -18,7 +18,7 @@ pub struct Args {
     /// For which
     pid: Pid,
     /// Give up after this time with exit code 124: 90s, 10m, 2h
-    #[arg(long, value_name = "TIME", value_parser = positive)]
+    #[arg(long, value_name = "TIME", value_parser = positive, allow_hyphen_values = true)]
     timeout: Option<Duration>,
 }
 

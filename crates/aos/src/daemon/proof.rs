@@ -148,7 +148,7 @@ pub(crate) fn audit(reader: &Reader, request: &AuditRequest) -> Result<AuditView
         head: hex(&report.hash),
         sound_upto: fault.is_some().then_some(report.sound_upto),
         fault,
-        hint: report.sound().err().map(|error| error.hint()),
+        hint: report.sound().err().map(|error| error.hint_of_audit()),
     })
 }
 
