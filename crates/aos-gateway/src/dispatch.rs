@@ -193,9 +193,7 @@ fn refused(route: &Route, error: ApiError) -> Response {
 
 /// The checks that come before everything else. The process of the program that asks, where it shows a key.
 async fn enter<S: System>(shared: &Shared<S>, access: Access, parts: &Parts) -> Result<Option<Pid>, ApiError> {
-    // Through no known door: treated as the strictest, a loopback listener.
-    let door = parts.extensions.get::<Door>().copied().unwrap_or(Door::Tcp(std::net::Ipv4Addr::LOCALHOST.into()));
-    let comer = admit(&shared.options, door, access, parts)?;
+    let comer = admit(&shared.options, Door::of(parts), access, parts)?;
     if shared.shutdown.is_cancelled() {
         return Err(ApiError::unavailable("the daemon is ending").hint("start it again with `aos up`"));
     }

@@ -5,11 +5,11 @@
 //! pays; a request that came through no known door is treated as one from the network. Deliberately absent: whose a key is,
 //! which only the system knows; CORS, so that no web page but our own can read an answer.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, Method, header};
 
 use crate::error::ApiError;
 use crate::key::{Key, X_API_KEY, bearer};
@@ -23,6 +23,13 @@ pub(crate) enum Door {
     Tcp(IpAddr),
     /// The Unix socket; the peer's user was checked when it connected.
     Socket,
+}
+
+impl Door {
+    /// The one a request came through; through no known one: treated as the strictest, a loopback listener.
+    pub(crate) fn of(request: &Parts) -> Door {
+        request.extensions.get::<Door>().copied().unwrap_or(Door::Tcp(Ipv4Addr::LOCALHOST.into()))
+    }
 }
 
 /// Who a request comes from, as far as its headers tell.
@@ -41,7 +48,8 @@ pub(crate) fn admit(options: &Options, door: Door, access: Access, request: &Par
         (Door::Tcp(address), Access::Open | Access::Token | Access::TokenOrKey | Access::Program(_)) => {
             check_host(options, address, request)?;
         }
-        // Webhooks come through tunnels and proxies under names nobody can list; their signature is what counts.
+        // Webhooks come through tunnels and proxies under names nobody can list; their signature is what counts, and for
+        // those without one [`check_page`].
         (Door::Tcp(_), Access::Hook) | (Door::Socket, _) => {}
     }
     let headers = &request.headers;
@@ -86,7 +94,7 @@ fn check_host(options: &Options, address: IpAddr, request: &Parts) -> Result<(),
         return Ok(());
     }
     Err(ApiError::forbidden(format!("this listener is not `{}`", crate::call::shown(host)))
-        .hint("use localhost or 127.0.0.1 as the host"))
+        .hint("use localhost or 127.0.0.1 as the host; a proxy's name is given by `hosts` below [daemon] of aos.toml"))
 }
 
 /// The host that a request names: in its address where that is absolute (RFC 9112, 3.2.2), else in the one header.
@@ -102,9 +110,29 @@ fn authority(request: &Parts) -> Result<Authority, ApiError> {
     }
 }
 
-/// Whether a browser sends this on behalf of another site's page. Programs that call webhooks never say so, and an
-/// agent's unsigned webhook on loopback must not be called by whatever page its owner happens to read.
-pub(crate) fn from_foreign_page(request: &Parts) -> bool {
+/// Refuses what a page that its reader happens to open may send to an unsigned webhook: a page of another site, and on
+/// loopback one that came by a name of its own (see [`check_host`]). Programs say nothing of pages, so they may come by any
+/// name, but for a request that a page could send without a word of it.
+pub(crate) fn check_page(options: &Options, door: Door, request: &Parts) -> Result<(), ApiError> {
+    if from_foreign_page(request) {
+        return Err(ApiError::forbidden("a page of another site may not call an unsigned webhook")
+            .hint("register the webhook with a secret, and sign"));
+    }
+    match door {
+        Door::Tcp(address) if may_be_of_page(request) => check_host(options, address, request),
+        Door::Tcp(_) | Door::Socket => Ok(()),
+    }
+}
+
+/// Browsers send `Origin` with all but GET and HEAD within one origin (Fetch standard, "append a request Origin header"),
+/// and `Sec-Fetch-Site` to trustworthy origins only, which another name over plain HTTP is not (Fetch Metadata, 2).
+fn may_be_of_page(request: &Parts) -> bool {
+    let says = |name: &HeaderName| name == header::ORIGIN || name.as_str().starts_with("sec-fetch-");
+    matches!(request.method, Method::GET | Method::HEAD) || request.headers.keys().any(says)
+}
+
+/// Whether a browser sends this on behalf of another site's page.
+fn from_foreign_page(request: &Parts) -> bool {
     let header = |name: &str| request.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     if header("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none")) {
         return true;
@@ -163,6 +191,40 @@ mod tests {
         let right = format!("Bearer {TOKEN}");
         let twice = [("host", "localhost"), ("authorization", right.as_str()), ("authorization", "Bearer x")];
         assert_eq!(asked("127.0.0.1", Access::Token, "/", &twice), Err(401));
+    }
+
+    /// A page of evil.example whose name was made to lead to 127.0.0.1 is its own origin here.
+    #[test]
+    fn a_page_under_a_name_of_its_own_is_refused_and_programs_are_not() {
+        let asked = |address: &str, method: &str, host: &str, headers: &[(&str, &str)]| {
+            let mut request = axum::http::Request::builder().method(method).uri("/hooks/a").header("host", host);
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let mut options = Options::new(Token::new(TOKEN).unwrap());
+            options.hosts = vec!["aos.example".to_owned()];
+            let parts = request.body(()).unwrap().into_parts().0;
+            check_page(&options, Door::Tcp(address.parse().unwrap()), &parts).map_err(|error| error.status)
+        };
+        let page = |host: &str, method: &str| {
+            let origin = format!("http://{host}");
+            asked("127.0.0.1", method, host, &[("origin", &origin), ("sec-fetch-site", "same-origin")])
+        };
+        assert_eq!(page("evil.example:7717", "POST"), Err(403));
+        assert_eq!(page("localhost:7717", "POST"), Ok(()));
+        assert_eq!(page("127.0.0.1:7717", "POST"), Ok(()));
+        assert_eq!(page("aos.example", "POST"), Ok(()), "a name that the configuration gives");
+        let bare = |method: &str, host: &str| asked("127.0.0.1", method, host, &[]);
+        assert_eq!(asked("127.0.0.1", "POST", "evil.example", &[("sec-fetch-mode", "cors")]), Err(403));
+        assert_eq!(bare("POST", "tunnel.example"), Ok(()), "a program, through a tunnel");
+        assert_eq!(bare("PUT", "tunnel.example"), Ok(()));
+        for silent in ["GET", "HEAD"] {
+            assert_eq!(bare(silent, "evil.example:7717"), Err(403), "{silent}: no browser says that a page sends it");
+            for own in ["localhost:7717", "127.0.0.1:7717", "[::1]:7717", "aos.example"] {
+                assert_eq!(bare(silent, own), Ok(()), "{silent} {own}");
+            }
+        }
+        assert_eq!(asked("192.0.2.1", "GET", "any.example", &[]), Ok(()), "not loopback");
     }
 
     #[test]

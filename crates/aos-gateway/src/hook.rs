@@ -1,6 +1,7 @@
 //! Webhooks: requests from outside for an agent, checked before it hears of them.
 //!
-//! Start at [`answer`]. The order is: does anybody own the path, is there a signature where one must be, is there room, is
+//! Start at [`answer`]. The order is: does anybody own the path, is there a signature where one must be, or
+//! else no page behind its reader's back, is there room, is
 //! the body small enough, is the signature right and new; only then is the request journaled. What always holds: what an agent answers is shown
 //! by a browser as a page of nobody's (`Content-Security-Policy: sandbox`), never as one of ours, since it shares
 //! our origin; credentials of the caller are not journaled.
@@ -17,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use aos_abi::{Timestamp, limits};
 
 use crate::dispatch::{LATE, Shared, json_response, read_body};
-use crate::door::from_foreign_page;
+use crate::door::{Door, check_page};
 use crate::error::ApiError;
 use crate::signature::{WINDOW_S, claimed, taken, verify};
 use crate::system::{System, WebhookAnswer, WebhookCall, WebhookDelivery, WebhookRoute};
@@ -115,8 +116,8 @@ pub(crate) async fn answer<S: System>(
     let Some(route) = shared.within(JOURNAL_WITHIN, shared.system.webhook_route(&path)).await? else {
         return Err(nobodys(&path));
     };
-    if route.secret.is_none() && from_foreign_page(&request) {
-        return Err(ApiError::forbidden("a page of another site may not call an unsigned webhook"));
+    if route.secret.is_none() {
+        check_page(&shared.options, Door::of(&request), &request)?;
     }
     let seats = if route.secret.is_some() {
         claimed(&request.headers)?;

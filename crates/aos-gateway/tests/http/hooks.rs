@@ -161,6 +161,26 @@ async fn a_foreign_page_may_not_call_an_unsigned_webhook() {
     assert!(server.fake.calls.lock().unwrap().is_empty());
 }
 
+/// The page's name was made to lead here, and then its scripts call their own origin and read the answer.
+#[tokio::test]
+async fn a_page_under_another_name_may_not_call_an_unsigned_webhook_and_programs_may() {
+    let server = Server::start().await;
+    let door = server.tcp();
+    let evil = ("host", "evil.example:7717");
+    let page = [evil, ("origin", "http://evil.example:7717"), ("sec-fetch-site", "same-origin")];
+    for (method, headers) in [("POST", &page[..]), ("GET", &page[..1])] {
+        let got = door.send_with(method, "/hooks/open", headers, "hi").await;
+        assert_eq!(got.status, 403, "{method}");
+        assert_eq!(got.error(), "forbidden: this listener is not `evil.example`");
+    }
+    assert!(server.fake.calls.lock().unwrap().is_empty());
+    assert_eq!(door.send_with("POST", "/hooks/open", &[("host", "tunnel.example")], "hi").await.status, 201);
+    assert_eq!(door.send_with("GET", "/hooks/open", &[], "").await.status, 201);
+    let (signature, stamp) = (sign("key", NOW_S, b""), NOW_S.to_string());
+    let signed = [page[0], page[1], page[2], ("x-aos-signature", &*signature), ("x-aos-timestamp", &*stamp)];
+    assert_eq!(door.send_with("GET", "/hooks/signed", &signed, "").await.status, 201, "whoever signs may");
+}
+
 #[tokio::test]
 async fn fifty_at_once_are_all_answered_each_with_its_own() {
     let server = Server::start().await;

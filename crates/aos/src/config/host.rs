@@ -93,7 +93,8 @@ impl FromStr for HostPort {
     }
 }
 
-fn is_host_name(name: &str) -> bool {
+/// Whether this is a name that a host can have.
+pub(super) fn is_host_name(name: &str) -> bool {
     name.len() <= 253
         && name.split('.').all(|label| {
             (1..=63).contains(&label.len())

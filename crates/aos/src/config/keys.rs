@@ -13,7 +13,7 @@ use crate::env::Env;
 
 /// The sections and their keys. Below `models` each key is a name that people choose.
 pub(super) const SECTIONS: &[(&str, &[&str])] = &[
-    ("daemon", &["listen", "exposed", "default_model"]),
+    ("daemon", &["listen", "exposed", "hosts", "default_model"]),
     ("store", &["url"]),
     ("models", &[]),
     ("router", &["fallback", "hedge_after_s"]),

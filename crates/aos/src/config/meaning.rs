@@ -11,7 +11,7 @@ use aos_models::config::ModelConfig;
 use toml::Spanned;
 
 use super::fault::Faults;
-use super::host::HostPort;
+use super::host::{HostPort, is_host_name};
 use super::model;
 use super::{Config, EXPOSED, Exec, Net, UNSANDBOXED, keys, typed};
 
@@ -38,6 +38,7 @@ pub(super) fn mean(file: &typed::File, faults: &mut Faults<'_>) -> Config {
     store(&file.store, faults);
     Config {
         listen: listen(&file.daemon, faults),
+        hosts: host_names(&file.daemon.hosts, faults),
         default_model: default_model(&file.daemon, &names, &answering, faults),
         fallback: fallback(&file.router, &names, &models, faults),
         hedge_after_ms: hedge_after(&file.router, faults),
@@ -77,6 +78,18 @@ fn listen(daemon: &typed::Daemon, faults: &mut Faults<'_>) -> SocketAddr {
         );
     }
     address
+}
+
+/// The names of hosts, without ports.
+fn host_names(list: &[Spanned<String>], faults: &mut Faults<'_>) -> Vec<String> {
+    for value in list.iter().filter(|value| !is_host_name(value.get_ref())) {
+        faults.at(
+            value.span(),
+            format!("`{}` is no host name", value.get_ref()),
+            "write it as \"hooks.example.com\", without `https://` and without a port",
+        );
+    }
+    list.iter().map(|value| value.get_ref().clone()).collect()
 }
 
 fn store(store: &typed::Store, faults: &mut Faults<'_>) {

@@ -42,6 +42,8 @@ pub const EXPOSED: &str = "reachable from other machines: whoever holds the toke
 pub struct Config {
     /// Where HTTP is served. Port 0: any free one.
     pub listen: SocketAddr,
+    /// Names by which a loopback listener may be addressed beside its own, without a port: those of a proxy in front.
+    pub hosts: Vec<String>,
     /// The models by name. Empty: aos-nano is to serve, and people are told so.
     pub models: BTreeMap<String, ModelConfig>,
     /// The model of a process that names none: a key of `models`, or `auto` for the router; empty where there are none.

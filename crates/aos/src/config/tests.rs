@@ -98,7 +98,7 @@ fn unknown_keys_are_named_all_at_once_with_the_nearest() {
     aos.toml: line 10: unknown key `qqqqqqqqqqqq` in [models.a]
     aos.toml: line 12: unknown key `usd_per_day` in [net]
     try: did you mean `listen`?
-    try: known here: listen, exposed, default_model
+    try: known here: listen, exposed, hosts, default_model
     try: `provider` belongs into [models.NAME]
     try: did you mean `models`?
     try: did you mean `base_url`?
@@ -238,6 +238,18 @@ fn what_could_never_work_is_said() {
     try: write url = "sqlite", or leave it out
     try: write it as "example.com:443", "*.example.org:443" or "127.0.0.1:8080"
     try: write it as "127.0.0.1:8080"
+    "#);
+}
+
+#[test]
+fn a_proxys_names_are_names() {
+    let config = Config::parse("[daemon]\nhosts = [\"Hooks.example.com\", \"gate\"]\n", &Env::default()).unwrap();
+    assert_eq!(config.hosts, ["Hooks.example.com", "gate"]);
+    insta::assert_snapshot!(faults("[daemon]\nhosts = [\"https://a.example\", \"b.example\", \"c:1\", \"\"]\n"), @r#"
+    aos.toml: line 2: `https://a.example` is no host name
+    aos.toml: line 2: `c:1` is no host name
+    aos.toml: line 2: `` is no host name
+    try: write it as "hooks.example.com", without `https://` and without a port
     "#);
 }
 

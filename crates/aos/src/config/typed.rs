@@ -27,6 +27,7 @@ pub(super) struct File {
 pub(super) struct Daemon {
     pub(super) listen: Option<Spanned<String>>,
     pub(super) exposed: Option<Spanned<String>>,
+    pub(super) hosts: Vec<Spanned<String>>,
     pub(super) default_model: Option<Spanned<String>>,
 }
 

@@ -341,6 +341,7 @@ async fn serve(
     let mut listeners = vec![aos_gateway::Listener::Unix(unix)];
     listeners.extend(tcp.map(aos_gateway::Listener::Tcp));
     let mut options = aos_gateway::Options::new(token);
+    options.hosts.clone_from(&config.hosts);
     options.connections_max = descriptors::connections(descriptors, options.connections_max);
     let serving = tokio::spawn(aos_gateway::serve(listeners, Arc::clone(&system), options, shutdown.clone()));
     tracing::info!(listen = taken.as_ref().map_or(listen.as_str(), |_| "the socket alone"), home = %home.root().display(), "ready");
