@@ -70,6 +70,8 @@ pub const TIMER_PERIOD_S_MAX: u64 = 100 * 365 * 24 * 3600;
 pub const MISSED_COUNTED_MAX: u64 = 100;
 /// Most webhook paths of one process.
 pub const WEBHOOKS_MAX: usize = 16;
+/// Most requests a minute to one webhook that has no secret; one beyond is answered 429. Signed ones have no such bound.
+pub const WEBHOOK_UNSIGNED_PER_MINUTE: u32 = 60;
 /// Largest webhook body, in bytes.
 pub const WEBHOOK_BODY_BYTES_MAX: usize = 1 << 20;
 /// Longest time in which an agent may answer a webhook, in seconds.

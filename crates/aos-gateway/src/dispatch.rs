@@ -33,6 +33,7 @@ use crate::events::{self, Wanted};
 use crate::metrics::{self, Requests};
 use crate::openapi::{self, ModelList};
 use crate::options::Options;
+use crate::rate::Rates;
 use crate::room::Room;
 use crate::route::{ABSENT, Access, BodySize, Operation, ROUTES, Route, nearest};
 use crate::signature::Seen;
@@ -53,6 +54,8 @@ pub(crate) struct Shared<S> {
     pub(crate) signed: Semaphore,
     /// Room for the requests of programs.
     pub(crate) programs: Arc<Room>,
+    /// How often those that anybody may send came.
+    pub(crate) rates: Rates,
     /// Signatures of webhooks that were taken.
     pub(crate) seen: Mutex<Seen>,
     /// Whether `seen` has what was taken before this start, too.
@@ -69,6 +72,7 @@ impl<S: System> Shared<S> {
             webhooks: Semaphore::new(options.webhooks_max.min(Semaphore::MAX_PERMITS)),
             signed: Semaphore::new(options.webhooks_max.min(Semaphore::MAX_PERMITS)),
             programs: Room::new(options.programs_bytes_max, options.program_bytes_max),
+            rates: Rates::new(options.webhook_unsigned_per_minute),
             seen: Mutex::default(),
             recalled: OnceCell::new(),
             requests: Requests::new(),

@@ -128,6 +128,9 @@ pub(crate) async fn answer<S: System>(
     let Ok(_seat) = seats.try_acquire() else {
         return Err(ApiError::unavailable("too many webhook requests at once"));
     };
+    if route.secret.is_none() {
+        shared.rates.take(&path)?;
+    }
     let body = read_body(&request.headers, body, limits::WEBHOOK_BODY_BYTES_MAX, shared.options.body_within).await?;
     let now = (shared.options.clock)();
     let proof = match &route.secret {

@@ -21,6 +21,7 @@ mod metrics;
 pub mod openapi;
 mod options;
 pub mod query;
+mod rate;
 mod relay;
 mod room;
 pub mod route;

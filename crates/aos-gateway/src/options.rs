@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use aos_abi::Timestamp;
+use aos_abi::{Timestamp, limits};
 
 /// Tells the time; tests set it.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -26,6 +26,8 @@ pub struct Options {
     /// Most webhook requests that are read or wait for an agent at once, of signed ones and of others each; those beyond
     /// are answered 503.
     pub webhooks_max: usize,
+    /// Most requests a minute to one webhook that anybody may call; those beyond are answered 429.
+    pub webhook_unsigned_per_minute: u32,
     /// Largest body of most routes, in bytes.
     pub body_bytes_max: usize,
     /// Largest body of a spawn, whose files are in it, in bytes.
@@ -61,6 +63,7 @@ impl Options {
             socket_uid: rustix::process::geteuid().as_raw(),
             connections_max: 1024,
             webhooks_max: 256,
+            webhook_unsigned_per_minute: limits::WEBHOOK_UNSIGNED_PER_MINUTE,
             body_bytes_max: 2 << 20,
             files_bytes_max: 64 << 20,
             program_bytes_max: 32 << 20,

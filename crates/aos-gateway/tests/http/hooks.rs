@@ -151,6 +151,28 @@ async fn a_body_has_a_limit_whether_it_says_its_length_or_not() {
     assert_eq!(server.fake.calls.lock().unwrap().len(), 1);
 }
 
+/// Whoever reached one woke its agent as often as they liked, and each turn cost.
+#[tokio::test]
+async fn an_unsigned_webhook_takes_so_many_in_a_minute_and_a_signed_one_more() {
+    let server = Server::with(64, |options| options.webhook_unsigned_per_minute = 3).await;
+    let door = server.tcp();
+    for _ in 0..3 {
+        assert_eq!(door.send_with("POST", "/hooks/open", &[], "hi").await.status, 201);
+    }
+    let got = door.send_with("POST", "/hooks/open", &[], "hi").await;
+    assert_eq!((got.status, got.error()), (429, "EAGAIN: this webhook takes 3 unsigned requests a minute".into()));
+    assert!((1..=60).contains(&got.header("retry-after").parse::<u64>().unwrap()), "{got:?}");
+    assert_eq!(server.fake.calls.lock().unwrap().len(), 3, "its agent hears of no more");
+    assert_eq!(door.send_with("POST", "/hooks/late", &[], "hi").await.status, 202, "another path");
+    for at_s in NOW_S..NOW_S + 5 {
+        assert_eq!(signed(&door, "key", at_s, "hi", "hi").await.status, 201);
+    }
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(60)).await;
+    tokio::time::resume();
+    assert_eq!(door.send_with("POST", "/hooks/open", &[], "hi").await.status, 201, "a minute later");
+}
+
 #[tokio::test]
 async fn a_foreign_page_may_not_call_an_unsigned_webhook() {
     let server = Server::start().await;
