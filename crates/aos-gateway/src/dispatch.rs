@@ -20,7 +20,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use aos_abi::Pid;
@@ -36,6 +36,7 @@ use crate::options::Options;
 use crate::rate::Rates;
 use crate::room::Room;
 use crate::route::{ABSENT, Access, BodySize, Operation, ROUTES, Route, nearest};
+use crate::seats::Seats;
 use crate::signature::Seen;
 use crate::system::{Answer, System};
 use crate::{hook, lines, relay};
@@ -48,10 +49,8 @@ pub(crate) struct Shared<S> {
     pub(crate) system: Arc<S>,
     pub(crate) options: Options,
     pub(crate) shutdown: CancellationToken,
-    /// Seats for webhook requests that anybody may send.
-    pub(crate) webhooks: Semaphore,
-    /// Seats for those that must be signed, so that a crowd of the others takes none of them.
-    pub(crate) signed: Semaphore,
+    /// Seats for the requests to webhooks.
+    pub(crate) seats: Seats,
     /// Room for the requests of programs.
     pub(crate) programs: Arc<Room>,
     /// How often those that anybody may send came.
@@ -69,8 +68,7 @@ pub(crate) struct Shared<S> {
 impl<S: System> Shared<S> {
     pub(crate) fn new(system: Arc<S>, options: Options, shutdown: CancellationToken) -> Shared<S> {
         Shared {
-            webhooks: Semaphore::new(options.webhooks_max.min(Semaphore::MAX_PERMITS)),
-            signed: Semaphore::new(options.webhooks_max.min(Semaphore::MAX_PERMITS)),
+            seats: Seats::new(options.webhooks_max),
             programs: Room::new(options.programs_bytes_max, options.program_bytes_max),
             rates: Rates::new(options.webhook_unsigned_per_minute),
             seen: Mutex::default(),

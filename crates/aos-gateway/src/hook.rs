@@ -116,18 +116,11 @@ pub(crate) async fn answer<S: System>(
     let Some(route) = shared.within(JOURNAL_WITHIN, shared.system.webhook_route(&path)).await? else {
         return Err(nobodys(&path));
     };
-    if route.secret.is_none() {
-        check_page(&shared.options, Door::of(&request), &request)?;
+    match route.secret {
+        Some(_) => claimed(&request.headers)?,
+        None => check_page(&shared.options, Door::of(&request), &request)?,
     }
-    let seats = if route.secret.is_some() {
-        claimed(&request.headers)?;
-        &shared.signed
-    } else {
-        &shared.webhooks
-    };
-    let Ok(_seat) = seats.try_acquire() else {
-        return Err(ApiError::unavailable("too many webhook requests at once"));
-    };
+    let _seat = shared.seats.take(&path)?;
     if route.secret.is_none() {
         shared.rates.take(&path)?;
     }

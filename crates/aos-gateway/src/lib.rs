@@ -25,6 +25,7 @@ mod rate;
 mod relay;
 mod room;
 pub mod route;
+mod seats;
 mod serve;
 mod signature;
 mod stall;

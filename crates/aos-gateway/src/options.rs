@@ -23,8 +23,7 @@ pub struct Options {
     pub socket_uid: u32,
     /// Most connections of one listener at once; those beyond are answered 503.
     pub connections_max: usize,
-    /// Most webhook requests that are read or wait for an agent at once, of signed ones and of others each; those beyond
-    /// are answered 503.
+    /// Most requests to one webhook that are read or wait for its agent at once; those beyond are answered 503.
     pub webhooks_max: usize,
     /// Most requests a minute to one webhook that anybody may call; those beyond are answered 429.
     pub webhook_unsigned_per_minute: u32,

@@ -456,7 +456,7 @@ impl System for Fake {
     async fn webhook_route(&self, path: &str) -> Answer<Option<WebhookRoute>> {
         let (secret, reply_within_s) = match path {
             "open" | "full" | "held" | "a/b c" => (None, 5),
-            "signed" => (Some("key".to_owned()), 5),
+            "signed" | "signed/too" => (Some("key".to_owned()), 5),
             "late" => (None, 0),
             "silent" => (None, 1),
             _ => return Ok(None),

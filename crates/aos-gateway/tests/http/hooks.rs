@@ -13,9 +13,13 @@ use crate::fake::NOW_S;
 use crate::server::Server;
 
 async fn signed(door: &Door, secret: &str, at_s: u64, body: &str, sent: &str) -> Got {
+    signed_at(door, "/hooks/signed", secret, at_s, body, sent).await
+}
+
+async fn signed_at(door: &Door, path: &str, secret: &str, at_s: u64, body: &str, sent: &str) -> Got {
     let (signature, stamp) = (sign(secret, at_s, body.as_bytes()), at_s.to_string());
     let headers = [("x-aos-signature", signature.as_str()), ("x-aos-timestamp", stamp.as_str())];
-    door.send_with("POST", "/hooks/signed", &headers, sent.to_owned()).await
+    door.send_with("POST", path, &headers, sent.to_owned()).await
 }
 
 #[tokio::test]
@@ -231,14 +235,38 @@ async fn beyond_the_bound_a_webhook_is_told_to_come_again() {
     while server.fake.waiting.load(Ordering::SeqCst) < 1 {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
-    let got = server.tcp().send_with("POST", "/hooks/open", &[], "").await;
+    let got = server.tcp().send_with("POST", "/hooks/held", &[], "").await;
     assert_eq!((got.status, got.header("retry-after")), (503, "1"));
-    let got = signed(&server.tcp(), "key", NOW_S, "hi", "hi").await;
-    assert_eq!(got.status, 201, "those that anybody may send take no seat of a signed one");
+    let got = server.tcp().send_with("POST", "/hooks/open", &[], "").await;
+    assert_eq!(got.status, 201, "a crowd at one path takes no seat of another");
     let long = vec![b'x'; WEBHOOK_BODY_BYTES_MAX + 1];
     let got = server.tcp().send_with("POST", "/hooks/signed", &[], long).await;
     assert_eq!(got.status, 401, "without a signature none of its body is read");
     server.fake.gate.add_permits(1);
     assert_eq!(first.await.unwrap(), 201);
-    assert_eq!(server.tcp().send_with("POST", "/hooks/open", &[], "").await.status, 201, "the seat is free again");
+    server.fake.gate.add_permits(1);
+    assert_eq!(server.tcp().send_with("POST", "/hooks/held", &[], "").await.status, 201, "the seat is free again");
+}
+
+/// Whoever knew no secret took the seats of all signed webhooks with bodies that did not come.
+#[tokio::test]
+async fn slow_bodies_to_one_signed_webhook_leave_the_others_their_seats() {
+    let server = Server::with(64, |options| options.webhooks_max = 1).await;
+    let door = server.tcp();
+    let slow = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+    let slow = tokio::spawn(async move {
+        door.send_with("POST", "/hooks/signed", &[("x-aos-signature", "guessed")], slow).await.status
+    });
+    let door = server.tcp();
+    let beside = loop {
+        match signed(&door, "key", NOW_S, "hi", "hi").await.status {
+            // The slow one is not there yet.
+            201 | 409 => tokio::time::sleep(std::time::Duration::from_millis(1)).await,
+            status => break status,
+        }
+    };
+    assert_eq!(beside, 503, "its own path is full");
+    let got = signed_at(&door, "/hooks/signed/too", "key", NOW_S, "hi", "hi").await;
+    assert_eq!(got.status, 201);
+    slow.abort();
 }
