@@ -24,6 +24,11 @@ impl<P: PageStore> Kernel<P> {
             let message = format!("callers wait {} s at most", limits::WEBHOOK_REPLY_S_MAX);
             return Err(invalid_at("/reply_within_s", message));
         }
+        // Anybody can sign with nothing, and the webhook would be said to be signed.
+        if args.secret.as_deref().is_some_and(|secret| secret.trim().is_empty()) {
+            return Err(invalid_at("/secret", "a secret that is empty proves nothing")
+                .hint("give a secret that nobody can guess, or leave it out for a webhook that anybody may call"));
+        }
         if self.config.hooks_url.is_empty() {
             return Err(CallError::new(Code::Again, "no address leads here: another program has the daemon's port")
                 .hint("`aos status` tells a person what to do"));

@@ -545,6 +545,21 @@ fn no_address_is_given_where_none_leads_to_the_daemon() {
     assert!(told.contains("2 SYS_REGISTER_WEBHOOK = EAGAIN no address leads here"), "{told}");
 }
 
+/// Anybody's signature with nothing was right, and the webhook was said to take signed requests only.
+#[test]
+fn a_secret_that_is_empty_is_none() {
+    let told = replay(
+        r#"
+        spawn resident go
+        2: => SYS_REGISTER_WEBHOOK {"path":"orders","secret":""} => SYS_REGISTER_WEBHOOK {"path":"orders","secret":" \n"}
+        2: => SYS_REGISTER_WEBHOOK {"path":"orders","secret":"k"}
+        "#,
+    );
+    let refused = "2 SYS_REGISTER_WEBHOOK = EINVAL at `/secret`: a secret that is empty proves nothing";
+    assert_eq!(told.matches(refused).count(), 2, "{told}");
+    assert!(told.contains(r#"2 SYS_REGISTER_WEBHOOK = {"url":"#), "{told}");
+}
+
 /// What came in the middle of something was shown at once where the turn was put off, and nothing journaled said so: a
 /// fork of what had ended lacked it.
 #[test]
