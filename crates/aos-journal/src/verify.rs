@@ -37,7 +37,8 @@ pub struct Report {
     pub last: Lsn,
     /// Its hash as computed: compare it with one kept elsewhere.
     pub hash: Hash,
-    /// Every entry up to here is as it was written; what is said of `last` where nothing is wrong with any.
+    /// Every entry up to here is as it was written. A sealed one has no hash of its own, so the run it stands in is proven by
+    /// the next entry that has one.
     pub sound_upto: Lsn,
     /// What is not as it was written; at most a hundred are listed.
     pub faults: Vec<Fault>,
@@ -378,11 +379,13 @@ impl Walk {
             return;
         }
         self.at = lsn;
+        // A sealed one is proven where somebody knows what the chain must be there.
+        let mut proven = matches!(step, Step::Entry { .. });
         match step {
             Step::Entry { pid, digest, hash, mark } => {
                 self.report.entries += 1;
                 if self.hash.is_some_and(|before| chain::link(&before, lsn, pid, &digest) != hash) {
-                    self.broken(Place::Entry(lsn), "its hash does not follow from its bytes and the entry before");
+                    self.broken(Place::Entry(lsn), self.does_not_follow(lsn));
                 }
                 self.hash = Some(hash);
                 if let Some(mark) = mark {
@@ -397,14 +400,28 @@ impl Walk {
             }
         }
         if let Some(hash) = self.hash {
+            proven |= self.expected.iter().any(|(head, _)| *head == Head { lsn, hash });
             let others = self.expected.iter().filter(|(head, _)| head.lsn == lsn && head.hash != hash);
             for who in others.map(|(_, who)| *who).collect::<Vec<_>>() {
                 self.broken(Place::Entry(lsn), format!("{who} another hash for it"));
             }
         }
-        if !self.broken {
+        if !self.broken && proven {
             self.report.sound_upto = lsn;
         }
+    }
+
+    /// What is said of an entry whose hash is another than that of the chain.
+    fn does_not_follow(&self, lsn: Lsn) -> String {
+        let (proven, before) = (self.report.sound_upto, Lsn(lsn.0 - 1));
+        let before = if self.broken || proven == before {
+            "the entry before".into()
+        } else if proven.next() == before {
+            format!("the sealed entry {before}")
+        } else {
+            format!("the sealed entries {} to {before}", proven.next())
+        };
+        format!("its hash does not follow from its bytes and {before}")
     }
 
     /// A fault of the chain itself: nothing from there on is known to be what was written.

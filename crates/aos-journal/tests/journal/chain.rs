@@ -8,6 +8,7 @@ use aos_abi::{Entry, Lsn, Pid};
 use aos_journal::{Charge, ChargesBy, Checkpoint, Error, Place, Reader};
 use proptest::prelude::*;
 
+use crate::prune::prune;
 use crate::sample::{Home, all, batch, charged};
 
 const ENTRIES: u64 = 120;
@@ -125,6 +126,39 @@ fn edits_with_sql_are_found_and_placed() {
     assert_eq!(first("INSERT INTO sealed SELECT 60, pid, digest FROM sealed WHERE lsn = 2"), Place::Sealed(Lsn(60)));
     assert_eq!(first("DELETE FROM trail WHERE lsn = 60; DELETE FROM fresh WHERE lsn = 60"), entry(60));
     assert_eq!(first("UPDATE page SET state = zeroblob(900) WHERE pid = 3"), Place::Page(Pid(3)));
+}
+
+/// The walk said that all up to an altered seal was as it was written.
+#[test]
+fn a_seal_proves_nothing_by_itself() {
+    let home = Home::new();
+    let (journal, _) = home.open();
+    journal.append_wait(batch(1, 9)).unwrap();
+    journal.checkpoint_wait(Checkpoint { lsn: Lsn(9), globals: vec![], pages: vec![], removed: vec![] }).unwrap();
+    let db = rusqlite::Connection::open(home.db()).unwrap();
+    let kept =
+        |lsn: u64| (Lsn(lsn), db.query_row("SELECT hash FROM entry WHERE lsn = ?1", [lsn], |row| row.get(0)).unwrap());
+    let (four, five) = (kept(4), kept(5));
+    // Of each three entries two are sealed: 1 and 2, 4 and 5, 7 and 8.
+    let plan = journal.reader().prune_plan(vec![Pid(3), Pid(4)]).unwrap();
+    prune(&journal, plan, 10).unwrap();
+    let verify = |kept| journal.reader().verify_against(kept, |_, _| {}).unwrap();
+    assert_eq!((verify(None).faults, verify(Some(four)).faults), (vec![], vec![]));
+    let told = |kept| {
+        let report = verify(kept);
+        (report.faults[0].to_owned(), report.sound_upto.0)
+    };
+    let fault = |of: u64, what: &str| {
+        let detail = format!("its hash does not follow from its bytes and {what}");
+        aos_journal::Fault { at: Place::Entry(Lsn(of)), detail }
+    };
+    let alter = |lsn: u64| db.execute("UPDATE sealed SET digest = zeroblob(32) WHERE lsn = ?1", [lsn]).unwrap();
+    alter(5);
+    assert_eq!(told(None), (fault(6, "the sealed entries 4 to 5"), 3));
+    assert_eq!(told(Some(four)), (fault(6, "the sealed entry 5"), 4), "what a person kept proves up to there");
+    assert_eq!(told(Some(five)).0.detail, "you kept another hash for it");
+    alter(1);
+    assert_eq!(told(None), (fault(3, "the sealed entries 1 to 2"), 0));
 }
 
 #[test]
