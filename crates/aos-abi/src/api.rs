@@ -379,6 +379,9 @@ pub struct ExplainRequest {
 pub struct ExplainView {
     /// The verdict.
     pub verdict: Verdict,
+    /// The process has ended: it makes no call any more, and this is what one like it would be told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
     /// The deciding rule, with its layer.
     pub rule: String,
     /// The narrowest grant that would pass, where it is denied.

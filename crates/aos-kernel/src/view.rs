@@ -308,7 +308,8 @@ impl<P: PageStore> Kernel<P> {
             Some(_) | None => (verdict, rule, hint),
         };
         let lacking = said.lacking.map(|lacking| lacking.to_string());
-        Ok(ExplainView { verdict, rule, hint, given: said.lifted, lacking, taken: Vec::new(), refused: None })
+        let ended = self.table.get(pid).is_some_and(Process::exited);
+        Ok(ExplainView { verdict, ended, rule, hint, given: said.lifted, lacking, taken: Vec::new(), refused: None })
     }
 
     /// A process, as the kernel keeps it. For checks and tests.

@@ -9,7 +9,7 @@
 //! ```
 //! `reaches` names the processes that a signal reaches and that are not below the one that sends it; left out, it is the one
 //! whose pid the call names.
-//! What always holds: an item that cannot be read is a fault, never a pass.
+//! What always holds: an item that cannot be read is a fault, never a pass; so is a file without any.
 
 use aos_abi::entry::Verdict;
 use aos_abi::{Pid, Syscall};
@@ -56,6 +56,10 @@ pub fn check(policy: &Policy, text: &str) -> Result<Vec<Outcome>, Vec<Fault>> {
     let node = yaml::read(text, FIRST).map_err(|fault| vec![fault])?;
     let mut reader = Reader::default();
     let items = reader.list(&node, "the file");
+    // Else whoever emptied it would be told that all is well.
+    if items.is_empty() && reader.faults.is_empty() {
+        reader.fault(&node, "the file holds no expectation", format!("begin with `{FIRST}`"));
+    }
     let outcomes: Vec<Outcome> = items.iter().filter_map(|item| expectation(&mut reader, policy, item)).collect();
     if reader.faults.is_empty() { Ok(outcomes) } else { Err(reader.faults) }
 }

@@ -19,13 +19,30 @@ pub struct Fault {
 
 impl Fault {
     pub(crate) fn at(place: Place, message: impl Into<String>) -> Fault {
-        Fault { line: place.line, column: place.column, message: message.into(), hint: None }
+        Fault { line: place.line, column: place.column, message: shortened(message.into()), hint: None }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Fault {
-        self.hint = Some(hint.into());
+        self.hint = Some(shortened(hint.into()));
         self
     }
+}
+
+/// Its beginning and its end, where it quotes more of the file than anybody reads.
+fn shortened(text: String) -> String {
+    /// Most characters, and how many of them are its beginning.
+    const CHARS_MAX: usize = 1000;
+    const BEGINNING: usize = 700;
+    // No character is shorter than a byte.
+    let chars = if text.len() <= CHARS_MAX { return text } else { text.chars().count() };
+    if chars <= CHARS_MAX {
+        return text;
+    }
+    let end = chars - (CHARS_MAX - 1 - BEGINNING);
+    let kept = text.chars().enumerate().filter(|(at, _)| *at < BEGINNING || *at >= end).map(|(_, one)| one);
+    let mut kept: Vec<char> = kept.collect();
+    kept.insert(BEGINNING, '…');
+    kept.into_iter().collect()
 }
 
 /// The text of a file, which is UTF-8.
@@ -51,8 +68,11 @@ impl fmt::Display for Fault {
 
 /// Says which known word is nearest to a wrong one, or which there are.
 pub(crate) fn nearest(wrong: &str, known: &[&str]) -> String {
+    /// Nobody has mistyped a longer one.
+    const WORD_BYTES_MAX: usize = 100;
     let best = known
         .iter()
+        .filter(|_| wrong.len() <= WORD_BYTES_MAX)
         .map(|word| (strsim::jaro_winkler(&wrong.to_ascii_lowercase(), &word.to_ascii_lowercase()), *word))
         .max_by(|a, b| a.0.total_cmp(&b.0));
     match best {

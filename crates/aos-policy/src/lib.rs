@@ -68,3 +68,4 @@ pub use role::Role;
 pub use standing::Standing;
 pub use target::{is_home, namespace, segments};
 pub use terms::{Obligations, Rate, Terms};
+pub use yaml::FILE_BYTES_MAX;

@@ -92,7 +92,9 @@ impl Reader {
         match &node.value {
             Value::Scalar(text, quoted) if *quoted || node.value.what() != "nothing" => Some(text),
             value => {
-                self.fault(node, format!("{what} is a text, here is {}", value.what()), "write it on the same line");
+                let hint =
+                    if matches!(value, Value::List(_)) { "write one of them" } else { "write it on the same line" };
+                self.fault(node, format!("{what} is a text, here is {}", value.what()), hint);
                 None
             }
         }

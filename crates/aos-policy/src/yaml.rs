@@ -9,7 +9,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 use crate::fault::Fault;
 
 /// Longest file, in bytes: 10,000 rules take less than a tenth of it.
-const BYTES_MAX: usize = 8 << 20;
+pub const FILE_BYTES_MAX: usize = 8 << 20;
 /// Deepest nesting; the language itself needs six.
 const DEPTH_MAX: usize = 16;
 
@@ -55,11 +55,11 @@ impl Value {
 /// Reads the one document of a text; one with nothing in it should begin with `first`.
 pub(crate) fn read(text: &str, first: &str) -> Result<Node, Fault> {
     let start = Place { line: 1, column: 1 };
-    if text.len() > BYTES_MAX {
-        let what = format!("the file holds {} bytes, the most is {BYTES_MAX}", text.len());
+    if text.len() > FILE_BYTES_MAX {
+        let what = format!("the file holds {} bytes, the most is {FILE_BYTES_MAX}", text.len());
         return Err(Fault::at(start, what).hint("name what belongs together by a pattern, such as `docs/**`"));
     }
-    let mut reader = Reader { parser: Parser::new_from_str(text), last: start };
+    let mut reader = Reader { text, parser: Parser::new_from_str(text), last: start };
     loop {
         match reader.next()? {
             (Event::StreamStart | Event::Nothing, _) => {}
@@ -83,7 +83,7 @@ const NEST_LESS: &str = "take some of the brackets or indentation away; the lang
 /// What to do about what the parser says.
 fn way_out(said: &str) -> &'static str {
     let has = |word: &str| said.to_ascii_lowercase().contains(word);
-    if has("tab") {
+    if is_tab(said) {
         "indent with spaces"
     } else if has("anchor") || has("alias") {
         "write the value out where it holds; names for values (`&a`, `*a`) are refused"
@@ -94,7 +94,23 @@ fn way_out(said: &str) -> &'static str {
     }
 }
 
+/// Whether the parser complains of a tab.
+fn is_tab(said: &str) -> bool {
+    said.split(|one: char| !one.is_alphanumeric()).any(|word| word.starts_with("tab"))
+}
+
+/// The first tab of an indentation from a line on: the parser names where it was when it found it, which is before it or
+/// behind it.
+fn tab(text: &str, from: Place) -> Option<Place> {
+    let lines = text.lines().enumerate().skip(from.line - 1);
+    lines.into_iter().find_map(|(at, line)| {
+        let column = line.chars().take_while(|one| one.is_whitespace()).position(|one| one == '\t')?;
+        Some(Place { line: at + 1, column: column + 1 })
+    })
+}
+
 struct Reader<'t> {
+    text: &'t str,
     parser: Parser<'t, StrInput<'t>>,
     last: Place,
 }
@@ -105,6 +121,7 @@ impl<'t> Reader<'t> {
             None => Err(Fault::at(self.last, "the file ends too early").hint("close what was opened above")),
             Some(Err(error)) => {
                 let place = Place { line: error.marker().line().max(1), column: error.marker().col() + 1 };
+                let place = tab(self.text, place).filter(|_| is_tab(error.info())).unwrap_or(place);
                 Err(Fault::at(place, format!("this is not YAML: {}", error.info())).hint(way_out(error.info())))
             }
             Some(Ok((event, span))) => {

@@ -188,6 +188,7 @@ fn expectations_pass_fail_or_are_refused() {
     assert_eq!(outcomes[1].rule, "role r: no rule");
     for (broken, message) in [
         ("- {call: FS_READ, args: {path: a}}", "`verdict` is missing"),
+        ("[]", "the file holds no expectation"),
         ("- {call: FS_READ, args: {pat: a}, verdict: deny}", "at `/pat`"),
         ("- {call: FS_READ, args: {path: a}, verdict: deny, role: q}", "there is no role `q`"),
         ("- {call: FS_READ, args: {path: a}, verdict: deny, grants: [X]}", "`X` is no grant"),

@@ -572,6 +572,49 @@ fn a_personal_pattern_that_is_none_is_a_fault_with_its_line() {
     }
 }
 
+/// The parser's own place was the end of the line before, or behind the tab.
+#[test]
+fn a_tab_is_named_where_it_stands() {
+    let start = "version: 1\ndefault_role: r\n";
+    for (text, place) in [
+        ("version: 1\n\tdefault_role: r\n".to_owned(), (2, 1)),
+        (format!("{start}roles:\n\tr: {{}}\n"), (4, 1)),
+        (format!("{start}roles:\n  r:\n  \t fs: []\n"), (5, 3)),
+        (format!("{start}roles:\n  r: {{}}\n\nlabels:\n\t- {{}}\n"), (7, 1)),
+    ] {
+        let faults = Policy::parse(&text).unwrap_err();
+        let places: Vec<_> = faults.iter().map(|fault| (fault.line, fault.column)).collect();
+        assert_eq!(places, [place], "{text:?}: {faults:?}");
+        assert_eq!(faults[0].hint.as_deref(), Some("indent with spaces"), "{text:?}");
+    }
+}
+
+/// A word of five million letters was printed whole.
+#[test]
+fn a_fault_quotes_no_more_than_anybody_reads() {
+    let word = "ä".repeat(500_000);
+    for text in [
+        format!("version: {word}\n"),
+        format!("version: 1\ndefault_role: {word}\nroles: {{r: {{}}}}\n"),
+        format!("version: 1\ndefault_role: r\nroles: {{r: {{fs: [{{paths: ['**'], ops: [{word}]}}]}}}}\n"),
+    ] {
+        let faults = Policy::parse(&text).unwrap_err();
+        for fault in &faults {
+            let all = format!("{fault} {}", fault.hint.as_deref().unwrap_or_default());
+            assert!(all.chars().count() < 2_500, "{}", all.len());
+        }
+        assert!(faults.iter().any(|fault| fault.message.contains("ä…ä")), "its beginning and its end: {faults:?}");
+    }
+}
+
+#[test]
+fn a_label_rule_is_about_one_label() {
+    let text = Policy::default_text().replace("when: untrusted,", "when: [untrusted, personal],");
+    let faults = Policy::parse(&text).unwrap_err();
+    assert_eq!(faults[0].message, "`when` is one label, here is a list");
+    assert!(faults[0].hint.as_deref().unwrap().starts_with("write a rule for each of them"), "{faults:?}");
+}
+
 /// These had no way out, or one that helped nobody: `pids: -1` was to be written "such as `500k`".
 #[test]
 fn what_is_no_yaml_and_what_is_no_number_have_a_way_out() {

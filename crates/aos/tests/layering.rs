@@ -222,6 +222,7 @@ const OPENERS: &[(&str, &[Opening])] = &[
     ("aos/src/cli/pull.rs", &[Files]),
     ("aos/src/cli/restore.rs", &[Files]),
     ("aos/src/cli/run.rs", &[Files]),
+    ("aos/src/cli/source.rs", &[Files]),
     // The socket, and the daemon that the command line starts.
     ("aos/src/client", &[Network]),
     // Whether the daemon's socket is there; and a daemon that tests play.

@@ -370,6 +370,7 @@ impl System for Fake {
             given: None,
             lacking: None,
             verdict: Verdict::Deny,
+            ended: false,
             rule: "default: deny".into(),
             hint: Some("FS_DELETE a".into()),
             taken: vec![],

@@ -272,7 +272,7 @@ impl<P: PageStore> Kernel<P> {
         if spec.parent == Pid::INIT {
             return Ok(());
         }
-        self.check_family(spec.parent)?;
+        // First what holds for good: whoever asks what would be said of the child of one that has ended is told that, too.
         let Some(parent) = self.table.get(spec.parent) else { return Err(no_process(spec.parent)) };
         if let Some(grants) = &grants {
             self.policy.check_child(&parent.subject(), grants.as_slice()).map_err(|exceeds| {
@@ -280,6 +280,7 @@ impl<P: PageStore> Kernel<P> {
                     .hint("a child can never do what its parent cannot: give it less")
             })?;
         }
+        self.check_family(spec.parent)?;
         self.check_pipe(spec)?;
         self.check_carve(spec)
     }

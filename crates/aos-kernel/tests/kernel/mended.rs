@@ -560,6 +560,24 @@ fn a_secret_that_is_empty_is_none() {
     assert!(told.contains(r#"2 SYS_REGISTER_WEBHOOK = {"url":"#), "{told}");
 }
 
+/// It was said to be allowed, for a process that makes no call any more and a child that none like it may have.
+#[test]
+fn what_is_said_of_a_process_that_has_ended_is_said_to_be_so() {
+    let told = replay(
+        r#"
+        spawn resident go
+        explain 2 FS_READ {"path":"a"}
+        signal 2 KILL
+        explain 2 FS_READ {"path":"a"}
+        explain 2 SPAWN_AGENT {"role":"r","task":"t","permissions":["NET_FETCH **"]}
+        "#,
+    );
+    let said: Vec<&str> = told.lines().filter(|line| line.contains(" by ")).collect();
+    assert!(said[0].starts_with("allow by") && !said[0].contains("ended"), "{told}");
+    assert!(said[1].starts_with("allow by") && said[1].ends_with("; it has ended"), "{told}");
+    assert!(said[2].starts_with("deny by") && said[2].ends_with("; it has ended"), "{told}");
+}
+
 /// What came in the middle of something was shown at once where the turn was put off, and nothing journaled said so: a
 /// fork of what had ended lacked it.
 #[test]

@@ -787,7 +787,8 @@ impl Rig {
         let hint = said.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
         let lacking = said.lacking.map(|lacking| format!("; {lacking}")).unwrap_or_default();
         let given = said.given.map(|lifted| format!("; given, which lifts {lifted}")).unwrap_or_default();
-        let _ = writeln!(self.out, "{} by {}{hint}{lacking}{given}", said.verdict.as_str(), said.rule);
+        let ended = if said.ended { "; it has ended" } else { "" };
+        let _ = writeln!(self.out, "{} by {}{hint}{lacking}{given}{ended}", said.verdict.as_str(), said.rule);
     }
 
     fn budgets(&mut self) {

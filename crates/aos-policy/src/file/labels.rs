@@ -40,7 +40,7 @@ pub(crate) fn labels(reader: &mut Reader, node: &Node, tables: &mut Tables) {
 
 fn label(reader: &mut Reader, node: &Node, at: usize, tables: &mut Tables) {
     let Some(fields) = reader.fields(node, "a label rule", &KEYS) else { return };
-    let when = reader.need(&fields, "when").and_then(|node| rule::label(reader, node).map(|label| (node, label)));
+    let when = reader.need(&fields, "when").and_then(|node| when(reader, node).map(|label| (node, label)));
     let terms = terms(reader, &fields);
     let mut calls = CallSet::EMPTY;
     let mut to_models = false;
@@ -73,6 +73,16 @@ fn label(reader: &mut Reader, node: &Node, at: usize, tables: &mut Tables) {
     if rule.calls != CallSet::EMPTY {
         tables.labels.push(rule);
     }
+}
+
+/// The label that a rule is about.
+fn when(reader: &mut Reader, node: &Node) -> Option<Labels> {
+    if let Value::List(_) = node.value {
+        let hint = "write a rule for each of them; `untrusted` is about all that begin so";
+        reader.fault(node, "`when` is one label, here is a list", hint);
+        return None;
+    }
+    rule::label(reader, node)
 }
 
 /// A rule as its file has it, with the first calls of a long list.

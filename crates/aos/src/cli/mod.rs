@@ -13,6 +13,7 @@ mod failure;
 mod keyboard;
 mod narrate;
 mod progress;
+mod source;
 mod style;
 mod table;
 mod talk;

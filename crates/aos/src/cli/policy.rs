@@ -1,6 +1,6 @@
 //! `aos policy`.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use aos_abi::Pid;
@@ -8,12 +8,12 @@ use aos_abi::api::{CallView, ExplainRequest, ExplainView};
 use aos_abi::process::PolicyView;
 use aos_journal::Reader;
 use aos_policy::address::Listens;
-use aos_policy::{Fault, Policy};
+use aos_policy::{FILE_BYTES_MAX, Fault, Policy};
 
 use super::clean::clean_line;
 use super::decisions::Turned;
 use super::progress::Progress;
-use super::{Context, Exit, Failure};
+use super::{Context, Exit, Failure, cut, source};
 use crate::client::Address;
 use crate::config::Config;
 use crate::daemon::programs;
@@ -153,15 +153,33 @@ pub(super) fn unread(policy: &Policy) -> Option<(String, String)> {
 
 /// `none`: the way out where there is no such file.
 fn read(file: &Path, none: &str) -> Result<String, Failure> {
-    let bytes = std::fs::read(file).map_err(|error| {
+    let cannot = |why: String| Failure::new(format!("cannot read {}", file.display())).why(why);
+    let bytes = bytes_of(file).map_err(|error| {
         let hint = match error.kind() {
             ErrorKind::NotFound => none.to_owned(),
             ErrorKind::IsADirectory => format!("name a file in it, such as {}", file.join("policy.yaml").display()),
+            ErrorKind::BrokenPipe => "name a file, or a pipe that something writes into".to_owned(),
             _ => "look at its owner and its permissions: ls -l".to_owned(),
         };
-        Failure::new(format!("cannot read {}", file.display())).why(error.to_string()).hint(hint)
+        cannot(error.to_string()).hint(hint)
     })?;
+    if bytes.len() > FILE_BYTES_MAX {
+        return Err(cannot(format!("it is larger than {} MiB, the most that is read", FILE_BYTES_MAX >> 20))
+            .hint("name what belongs together by a pattern, such as `docs/**`"));
+    }
     aos_policy::text_of(bytes).map_err(|fault| refused(file, &[fault]))
+}
+
+/// What is in a file, or comes of a pipe, and no more of it than shows that it is too large. A pipe without a writer is waited
+/// for by nobody.
+fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    let file = source::open(path)?;
+    let mut bytes = Vec::new();
+    (&file).take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    match source::nothing_comes(&file, &bytes) {
+        Some(why) => Err(io::Error::new(ErrorKind::BrokenPipe, why)),
+        None => Ok(bytes),
+    }
 }
 
 /// A policy; of the home it is written where there is none.
@@ -189,6 +207,9 @@ fn refused(file: &Path, faults: &[Fault]) -> Failure {
     })
 }
 
+/// Columns of a call that is told: its arguments may be as long as its file.
+const CALL_WIDTH: usize = 500;
+
 /// What a file of expectations holds.
 const EXPECTATIONS: &str = "write one, a line for each call: - {call: FS_READ, args: {path: a}, verdict: allow}";
 
@@ -210,7 +231,8 @@ fn test(cx: &Context, expectations: &Path, policy: &Path) -> Result<Exit, Failur
     } else {
         for outcome in outcomes.iter().filter(|outcome| !outcome.passed()) {
             let (expected, said) = (outcome.expected.as_str(), outcome.said.as_str());
-            cx.line(&format!("line {}: {} is {said} ({}), not {expected}", outcome.line, outcome.call, outcome.rule))?;
+            let call = cut(&outcome.call, CALL_WIDTH);
+            cx.line(&format!("line {}: {call} is {said} ({}), not {expected}", outcome.line, outcome.rule))?;
         }
         cx.note(&format!("{} of {} expectations are met", outcomes.len() - missed, outcomes.len()));
     }
@@ -291,6 +313,9 @@ async fn explain(cx: &Context, pid: Pid, call: &str) -> Result<Exit, Failure> {
         cx.note(&format!("taken from the call's example, since it was left out: {}", view.taken.join(", ")));
     }
     cx.line(&format!("{}, by {}", view.verdict.as_str(), view.rule))?;
+    if view.ended {
+        cx.line(&format!("  process {pid} has ended: it makes no call any more, and one like it would be told this"))?;
+    }
     if let Some(lacking) = &view.lacking {
         cx.line(&format!("  since {}", clean_line(lacking)))?;
     }
@@ -337,6 +362,30 @@ mod tests {
         std::fs::write(&file, Policy::default_text()).unwrap();
         assert!(parse(&file, &read(&file, "").unwrap()).is_ok());
     }
+
+    /// The first was read without end, the second waited for a writer that never came.
+    #[test]
+    fn what_has_no_end_or_no_beginning_is_not_waited_for() {
+        let endless = read(Path::new("/dev/zero"), "").unwrap_err();
+        assert!(endless.why.iter().any(|why| why.contains("larger than 8 MiB")), "{endless:?}");
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+        let silent = read(&pipe, "").unwrap_err();
+        assert!(silent.why.iter().any(|why| why.contains("nothing comes of this pipe")), "{silent:?}");
+        // `aos policy check <(…)` hands over a pipe whose writer may be slower than its reader.
+        let (reading, mut writing) = io::pipe().unwrap();
+        let slow = std::thread::spawn(move || {
+            for part in ["version: 1\n", "default_role: r\n"] {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                io::Write::write_all(&mut writing, part.as_bytes()).unwrap();
+            }
+        });
+        let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reading));
+        assert_eq!(read(Path::new(&name), "").unwrap(), "version: 1\ndefault_role: r\n");
+        slow.join().unwrap();
+    }
+
     /// It had no place, and `aos init` was said to be the way out of whatever could not be read.
     #[test]
     fn what_cannot_be_read_has_a_place_or_a_way_out_of_its_own() {

@@ -18,7 +18,7 @@ use base64::Engine as _;
 
 use super::backup::absolute;
 use super::keyboard::Keyboard;
-use super::{Context, Exit, Failure, clean, clean_line, view};
+use super::{Context, Exit, Failure, clean, clean_line, source, view};
 use crate::client::Address;
 use crate::daemon::folders::followed;
 use crate::difference::{Brought, Difference};
@@ -236,7 +236,7 @@ pub(super) fn file_args(paths: &[PathBuf]) -> Result<Vec<FileArg>, Failure> {
         let (links, real) = followed(path);
         // Its own descriptor: a socket cannot be opened by that name.
         let opened =
-            if stdin { std::io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
+            if stdin { std::io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { source::open(path) };
         let (metadata, file) = opened.and_then(|file| Ok((file.metadata()?, file))).map_err(|error| {
             unreadable(error.to_string())
                 .hint("-f takes a file that exists and that you may read; -w DIR takes a folder")
@@ -257,6 +257,9 @@ pub(super) fn file_args(paths: &[PathBuf]) -> Result<Vec<FileArg>, Failure> {
             .take(left + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| unreadable(error.to_string()).hint("-f takes a file that you may read"))?;
+        if let Some(why) = source::nothing_comes(&file, &bytes).filter(|_| !stdin) {
+            return Err(unreadable(why.to_owned()).hint("name a file, or a pipe that something writes into"));
+        }
         left = left.checked_sub(bytes.len() as u64).ok_or_else(too_large)?;
         let base64 = base64::engine::general_purpose::STANDARD.encode(bytes);
         files.push(FileArg { path: name.to_owned(), base64, from, links });
