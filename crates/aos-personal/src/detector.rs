@@ -11,6 +11,8 @@ use crate::normal::{Normal, looked};
 use crate::number::{Run, runs};
 use crate::{email, iban, number, phone, words};
 
+/// A text with every edge between two characters that a pattern can name.
+const EDGES: &str = "ab 1_-b\na";
 /// Most memory that a custom pattern may compile to, in bytes: what a hundred words with Unicode classes take.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
@@ -135,6 +137,11 @@ impl Detector {
         let regex = built.map_err(|error| BadPattern { why: last_line(&error.to_string()) })?;
         if regex.is_match("") {
             return Err(BadPattern { why: "it matches the empty text, so it is found everywhere".to_owned() });
+        }
+        if regex.find_iter(EDGES).any(|found| found.is_empty()) {
+            let why =
+                "it matches the edge of a word without a letter of it, so it is found everywhere and finds nothing";
+            return Err(BadPattern { why: why.to_owned() });
         }
         self.custom.push((Class::Custom(name.into()), regex));
         Ok(())
@@ -420,7 +427,12 @@ mod tests {
             "Compiled regex exceeds size limit of 1048576 bytes."
         );
         assert!(detector.clone().add("x", "(").unwrap_err().to_string().contains("unclosed group"));
-        assert!(detector.add("x", "a*").unwrap_err().to_string().contains("empty text"));
+        assert!(detector.clone().add("x", "a*").unwrap_err().to_string().contains("empty text"));
+        for nothing in [r"\b", r"\b{start}", r"\b{end}", r"^\b", r"\b$", r"(?:\b|E-[0-9]{6})", r"x*\b", r"(?m)\b$"] {
+            let bad = detector.clone().add("x", nothing).map_err(|bad| bad.to_string());
+            assert!(bad.as_ref().is_err_and(|why| why.contains("edge of a word")), "{nothing}: {bad:?}");
+        }
+        assert_eq!(detector.add("word", r"\bE-[0-9]{6}\b"), Ok(()));
     }
 
     #[test]
