@@ -21,21 +21,26 @@ impl Reader {
     /// [`Error::Exists`], [`Error::Full`], [`Error::ReadOnly`]; [`Error::Corrupt`] where what was copied is not sound,
     /// and then there is no copy.
     pub fn backup(&self, to: &Path) -> Result<Report, Error> {
-        if exists(to)? {
-            return Err(Error::Exists { path: to.to_owned() });
-        }
-        let files = Files::of(to);
-        remove(&files.new)?;
-        let copied = self.with(|db| copy(db, &files.new)).and_then(|()| check_archive(&files.new)).and_then(|report| {
-            files.put_in_place(&files.new)?;
-            Ok(report)
-        });
-        if copied.is_err() {
-            // The first error is the one to report.
-            let _ = remove(&files.new);
-        }
-        copied
+        self.with(|db| whole(db, to))
     }
+}
+
+/// The same of one connection.
+pub(crate) fn whole(db: &Connection, to: &Path) -> Result<Report, Error> {
+    if exists(to)? {
+        return Err(Error::Exists { path: to.to_owned() });
+    }
+    let files = Files::of(to);
+    remove(&files.new)?;
+    let copied = copy(db, &files.new).and_then(|()| check_archive(&files.new)).and_then(|report| {
+        files.put_in_place(&files.new)?;
+        Ok(report)
+    });
+    if copied.is_err() {
+        // The first error is the one to report.
+        let _ = remove(&files.new);
+    }
+    copied
 }
 
 /// A consistent copy at `to`, 0600, of any SQLite database, also while others write to it. `to` must not exist.

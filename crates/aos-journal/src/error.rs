@@ -71,6 +71,14 @@ pub enum Error {
         /// The file or folder.
         path: PathBuf,
     },
+    /// Another file has the name of the open journal, or none has it any more. What was acknowledged until then is in `kept`.
+    #[error("another file is at {} than the journal that is written, or none", path.display())]
+    Replaced {
+        /// Its name.
+        path: PathBuf,
+        /// A copy of all that was written, where one could be made.
+        kept: Option<PathBuf>,
+    },
     /// The caller's numbering has a gap or goes back. Nothing was written; the journal goes on.
     #[error("entry {found} does not follow: {expected} is next")]
     OutOfOrder {
@@ -173,6 +181,15 @@ impl Error {
                  the home to where there is room (`cp -a`) and name that with `--home`"
                     .into()
             }
+            Error::Replaced { path, kept: Some(kept) } => format!(
+                "all that was written is in {kept}; to go on from there: mv {kept} {path}, then `aos up`",
+                kept = kept.display(),
+                path = path.display()
+            ),
+            Error::Replaced { path, kept: None } => format!(
+                "put the file back that was at {}, then `aos up`; the daemon stops, since what it writes would be lost",
+                path.display()
+            ),
             Error::OutOfOrder { .. } | Error::StaleCheckpoint { .. } => {
                 "this is a fault in aos itself: please report it".into()
             }

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use aos_abi::{Entry, Lsn, Timestamp};
 
 use crate::lock::Lock;
+use crate::named::Named;
 use crate::prune::PrunePlan;
 use crate::row::Row;
 use crate::writer::{Command, Done, Shared, Work};
@@ -36,6 +37,7 @@ pub struct Journal {
     thread: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
     reader: Reader,
+    named: Named,
     /// Goes last: no other daemon may open the home before the writer is done.
     _lock: Lock,
 }
@@ -46,9 +48,10 @@ impl Journal {
         thread: JoinHandle<()>,
         shared: Arc<Shared>,
         reader: Reader,
+        named: Named,
         lock: Lock,
     ) -> Journal {
-        Journal { sender: Some(sender), thread: Some(thread), shared, reader, _lock: lock }
+        Journal { sender: Some(sender), thread: Some(thread), shared, reader, named, _lock: lock }
     }
 
     /// Makes a batch durable, then calls `done`; all of it or none.
@@ -153,6 +156,15 @@ impl Journal {
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.shared.poison.get().cloned()
+    }
+
+    /// Whether the file that is written is still the one of its name; takes about a microsecond. Where it is not, the next
+    /// append fails, an empty one too, and says what was kept.
+    ///
+    /// # Errors
+    /// [`Error::Replaced`].
+    pub fn in_place(&self) -> Result<(), Error> {
+        self.named.check()
     }
 
     /// A way to read; cheap to clone, usable from any thread, and it may outlive the journal.

@@ -27,6 +27,7 @@ mod head;
 mod journal;
 mod lock;
 mod memory;
+mod named;
 mod open;
 mod private;
 mod prune;

@@ -17,6 +17,7 @@ use crate::chain::{GENESIS, Hash};
 use crate::head::{Found, Head, HeadFile};
 use crate::journal::Journal;
 use crate::lock::Lock;
+use crate::named::Named;
 use crate::row::{COLUMNS, Stored, corrupt, read_error};
 use crate::trail::{self, Index};
 use crate::writer::{Shared, Writer};
@@ -153,6 +154,7 @@ impl Journal {
             db.query_row(&format!("PRAGMA max_page_count={pages}"), [], |_| Ok(()))
                 .map_err(|source| Error::sqlite("limit the journal", path, source))?;
         }
+        let named = Named::of(path)?;
         let (mut last, last_at) = read_tail(&db, path)?;
         let torn = compare(&db, path, found, last)?;
         if let Some(Torn { last_good, expected }) = torn.filter(|_| !options.accept_loss) {
@@ -168,7 +170,17 @@ impl Journal {
         let shared =
             Arc::new(Shared { last: AtomicU64::new(last.lsn.0), poison: OnceLock::new(), ..Shared::default() });
         let shares = Arc::clone(&shared);
-        let writer = Writer { db, path: path.to_owned(), head_file, last, checkpoint, index, remains, shared: shares };
+        let writer = Writer {
+            db,
+            path: path.to_owned(),
+            named: named.clone(),
+            head_file,
+            last,
+            checkpoint,
+            index,
+            remains,
+            shared: shares,
+        };
         let (sender, queue) = sync_channel(options.queue.max(1));
         let thread = std::thread::Builder::new()
             .name("journal".into())
@@ -185,7 +197,7 @@ impl Journal {
             damaged: salvaged.map(|(aside, _)| aside),
             head_unreadable: found == Found::Unreadable,
         };
-        Ok((Journal::new(sender, thread, shared, Reader::new(path), lock), opened))
+        Ok((Journal::new(sender, thread, shared, Reader::new(path), named, lock), opened))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Start at [`Writer::run`]. What always holds: nobody is answered `Ok` before the commit returned; a command that does
 //! not fit (a gap in the numbering, a stale checkpoint) is refused alone and leaves no trace; a commit that fails
-//! poisons the journal, because what the disk holds is then unknown until it is opened again.
+//! poisons the journal, because what the disk holds is then unknown until it is opened again, and so does another file
+//! under its name.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,7 @@ use rusqlite::Connection;
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::head::{Head, HeadFile};
+use crate::named::{self, Named};
 use crate::prune::{self, PrunePlan};
 use crate::row::Row;
 use crate::trail::Index;
@@ -79,6 +81,7 @@ pub(crate) struct Shared {
 pub(crate) struct Writer {
     pub(crate) db: Connection,
     pub(crate) path: PathBuf,
+    pub(crate) named: Named,
     pub(crate) head_file: HeadFile,
     pub(crate) last: Head,
     pub(crate) checkpoint: Lsn,
@@ -143,8 +146,17 @@ impl Writer {
         let _ = self.db.busy_timeout(schema::BUSY);
     }
 
+    /// Writes no more where the file has lost its name, and keeps what was written.
+    fn look(&self) {
+        if let (None, Err(Error::Replaced { path, .. })) = (self.shared.poison.get(), self.named.check()) {
+            let kept = named::keep(&self.db, &path);
+            let _ = self.shared.poison.set(Error::Replaced { path, kept });
+        }
+    }
+
     /// One transaction, one sync, one answer for each command.
     fn commit(&mut self, group: Vec<Command>) {
+        self.look();
         if let Some(error) = self.shared.poison.get() {
             for command in group {
                 (command.done)(Err(error.clone()));

@@ -8,7 +8,7 @@ use aos_abi::{Lsn, Pid, Timestamp};
 use aos_journal::{Checkpoint, Error, Journal, OpenOptions, Opened, Place, Reader};
 
 use crate::child;
-use crate::sample::{Home, batch};
+use crate::sample::{Home, all, batch};
 
 fn home_with(entries: u64) -> Home {
     let home = Home::new();
@@ -230,5 +230,37 @@ fn every_error_has_a_way_out() {
         let (message, hint) = (error.to_string(), error.hint());
         assert!(!hint.is_empty() && !hint.ends_with('.') && !message.ends_with('.'), "{message}: {hint}");
         assert!(!message.starts_with(char::is_uppercase), "{message}");
+    }
+}
+
+/// The writer went on in a file without a name: all since then was gone when it was closed.
+#[test]
+fn a_journal_whose_name_another_file_takes_is_written_no_more_and_kept() {
+    for replaced in [true, false] {
+        let home = Home::new();
+        let (journal, _) = home.open();
+        journal.append_wait(batch(1, 20)).unwrap();
+        assert!(journal.in_place().is_ok());
+        let other = home.file("other.db");
+        fs::write(&other, "another file").unwrap();
+        if replaced {
+            fs::rename(&other, home.db()).unwrap();
+        } else {
+            fs::remove_file(home.db()).unwrap();
+        }
+        let error = journal.in_place().unwrap_err();
+        assert!(matches!(&error, Error::Replaced { kept: None, .. }), "{error:?}");
+        let error = journal.append_wait(batch(21, 30)).unwrap_err();
+        let Error::Replaced { kept: Some(kept), .. } = &error else { panic!("{error:?}") };
+        assert!(error.hint().contains(&format!("mv {} {}", kept.display(), home.db().display())), "{}", error.hint());
+        assert_eq!(journal.last(), Lsn(20), "nothing was acknowledged after it");
+        assert!(matches!(journal.append_wait(vec![]), Err(Error::Replaced { .. })));
+        let kept = kept.clone();
+        drop(journal);
+        refused(&home);
+        fs::rename(&kept, home.db()).unwrap();
+        let (journal, opened) = home.open();
+        assert_eq!((opened.last, all(&journal, 0).len()), (Lsn(20), 20));
+        journal.append_wait(batch(21, 30)).unwrap();
     }
 }

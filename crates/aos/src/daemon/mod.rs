@@ -73,6 +73,8 @@ const DRAIN: Duration = Duration::from_secs(3);
 const LEAVE_WITHIN: Duration = Duration::from_secs(8);
 /// How often its journal is tried meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often it is looked whether the journal is still the file of its name, beside each commit.
+const IN_PLACE_EVERY: Duration = Duration::from_secs(10);
 
 /// Why a checkpoint is made again from the first entry on.
 #[derive(Clone, Debug)]
@@ -356,6 +358,7 @@ async fn serve(
         biased;
         () = shutdown.cancelled() => None,
         failure = failures.recv() => failure.map(Error::from),
+        replaced = replaced(&journal) => Some(replaced.into()),
         // What made it fail was applied before it was journaled, so it is not there after a restart.
         ended = &mut beating => Some(part("the kernel", ended.err().map_or_else(|| "ended by itself".into(), |error| error.to_string()))),
     };
@@ -375,6 +378,21 @@ async fn serve(
     let _ = std::fs::remove_file(home.listen_file());
     let _ = std::fs::remove_file(home.socket());
     failure.map_or(Ok(()), Err)
+}
+
+/// Ends when another file has the journal's name: what would be written is lost at the end of this daemon.
+async fn replaced(journal: &Journal) -> aos_journal::Error {
+    loop {
+        tokio::time::sleep(IN_PLACE_EVERY).await;
+        let Err(found) = journal.in_place() else { continue };
+        // The writer finds it as well, and says what it has kept.
+        let (told, telling) = tokio::sync::oneshot::channel();
+        journal.append(Vec::new(), move |outcome| drop(told.send(outcome)));
+        return match telling.await {
+            Ok(Err(error)) => error,
+            Ok(Ok(())) | Err(_) => found,
+        };
+    }
 }
 
 /// Opens the journal. A daemon that has it and that nobody can reach any more is on its way out, and is waited for.

@@ -392,7 +392,7 @@ impl System for Daemon {
             model_slots,
             lsn: self.journal.last(),
             changed,
-            altered: self.proof.altered(),
+            altered: self.proof.altered().or_else(|| self.journal.in_place().err().map(|error| error.to_string())),
             policy: PolicyView { generation, refused: self.policy.refused(), ended: 0 },
             lacks: self.ground.lacks().await,
             ahead_s: self.heart.ahead_s(),
@@ -801,8 +801,13 @@ impl System for Daemon {
     }
 
     async fn audit_verify(&self, request: AuditRequest) -> Answer<AuditView> {
-        let reader = self.journal.reader();
-        blocking(move || super::proof::audit(&reader, &request)).await
+        let (journal, reader) = (Arc::clone(&self.journal), self.journal.reader());
+        blocking(move || {
+            // It would read some of the one file and some of the other.
+            journal.in_place()?;
+            super::proof::audit(&reader, &request)
+        })
+        .await
     }
 
     async fn backup(&self, request: BackupRequest) -> Answer<()> {
