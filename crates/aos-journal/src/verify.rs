@@ -400,7 +400,7 @@ impl Walk {
             }
         }
         if let Some(hash) = self.hash {
-            proven |= self.expected.iter().any(|(head, _)| *head == Head { lsn, hash });
+            proven |= self.expected.iter().any(|(head, _)| (head.lsn, head.hash) == (lsn, hash));
             let others = self.expected.iter().filter(|(head, _)| head.lsn == lsn && head.hash != hash);
             for who in others.map(|(_, who)| *who).collect::<Vec<_>>() {
                 self.broken(Place::Entry(lsn), format!("{who} another hash for it"));

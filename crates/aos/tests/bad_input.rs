@@ -604,6 +604,48 @@ fn missing_workspaces_and_undo_are_told() {
     }
 }
 
+/// It went on in a file without a name, said nothing, and all since then was gone when it stopped.
+#[test]
+fn a_journal_whose_name_another_file_takes_ends_the_daemon_and_is_kept() {
+    let rig = Rig::new(vec![any("alpha", vec![say("done")])]);
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    rig.stop();
+    fs::copy(rig.file("journal.db"), rig.file("older.db")).unwrap();
+    rig.up();
+    assert_eq!(rig.aos(&["run", "alpha"]).code, 0);
+    fs::rename(rig.file("older.db"), rig.file("journal.db")).unwrap();
+    let verify = rig.aos(&["audit", "verify"]);
+    // Where nobody asks it is found within seconds, and the daemon may have ended by now.
+    assert!(verify.code == 1 && !verify.out.contains("intact"), "{verify:?}");
+    assert_ne!(rig.aos(&["--no-start", "run", "alpha"]).code, 0);
+    rig::until("the daemon's end", || rig.daemons().is_empty().then_some(()));
+    let log = rig.log();
+    assert!(log.contains("another file is at") && log.contains("journal.db.kept"), "{log}");
+    let refused = rig.aos(&["up"]);
+    assert!(refused.code != 0 && refused.err.contains("try: "), "{refused:?}");
+    fs::rename(rig.file("journal.db.kept"), rig.file("journal.db")).unwrap();
+    rig.up();
+    assert_eq!(rig.json(&["ps", "-a"]).as_array().unwrap().len(), 2, "all that was acknowledged is there");
+    assert_eq!(rig.json(&["audit", "verify"])["intact"], true);
+}
+
+/// It started one, which wrote what was to be proven, and whose agents went on.
+#[test]
+fn proving_the_journal_starts_no_daemon() {
+    let rig = with_a_past();
+    let first = rig.json(&["audit", "verify"]);
+    assert!(rig.daemons().is_empty());
+    assert_eq!((&first["intact"], &first), (&json!(true), &rig.json(&["audit", "verify"])), "nothing was added");
+    rig.up();
+    assert_eq!(rig.json(&["audit", "verify"])["intact"], true, "one that runs is asked");
+    let nothing = Rig::new(vec![]);
+    nothing.stop();
+    let empty = nothing.folder("empty");
+    let told = nothing.aos(&["--home", empty.to_str().unwrap(), "audit", "verify"]);
+    assert_told(&told, 1, &["there is nothing to prove", "aos run"]);
+    assert_eq!(fs::read_dir(&empty).unwrap().count(), 0, "and no home is made");
+}
+
 #[test]
 fn a_journal_cut_short_is_refused_with_what_is_safe() {
     let rig = with_a_past();

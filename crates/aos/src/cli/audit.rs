@@ -24,7 +24,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Check the hash chain from the first entry to the last; exits 1 where it is broken
+    /// Check the hash chain from the first entry to the last; exits 1 where it is broken. No daemon is started for it
     Verify {
         /// An entry and its hash as an earlier `aos audit verify` printed them: they must still stand there
         #[arg(long, value_name = "LSN:HASH", value_parser = expected)]
@@ -65,11 +65,20 @@ fn expected(text: &str) -> Result<ExpectedEntry, String> {
     read().ok_or_else(|| "an entry's number, a colon and 64 hex digits, as `aos audit verify` prints them".into())
 }
 
+/// Starts no daemon: it would add to what is to be proven, and its agents would go on.
 async fn verify(cx: &Context, request: AuditRequest) -> Result<Exit, Failure> {
-    let audit: AuditView = match cx.client()?.post_long(&Address::of("/v1/admin/audit/verify"), &request).await {
-        // Why it does not start may be what is looked for here.
-        Err(why @ (client::Error::NotStarted { .. } | client::Error::NoDaemon { .. })) => {
-            let reader = Reader::open(&cx.home.journal_file()).map_err(|_| why)?;
+    let client = cx.client_without_start();
+    let audit: AuditView = match client.post_long(&Address::of("/v1/admin/audit/verify"), &request).await {
+        Err(client::Error::NoDaemon { .. }) => {
+            let unread = |error: aos_journal::Error| {
+                Failure::new("the journal cannot be read").why(error.to_string()).hint(error.hint())
+            };
+            let file = cx.home.journal_file();
+            if let Ok(None) = aos_journal::look(&file) {
+                let nothing = format!("there is nothing to prove: {} holds no journal yet", cx.home.root().display());
+                return Err(Failure::new(nothing).hint("`aos run` begins one; --home names another home"));
+            }
+            let reader = Reader::open(&file).map_err(unread)?;
             cx.note("no daemon runs: the journal is read without it");
             proof::audit(&reader, &request).map_err(|error| {
                 Failure::new("the journal cannot be read").why(error.to_string()).hint(error.hint_of_audit())
