@@ -69,6 +69,8 @@ impl<G: Gate> Proxy<G> {
             self.refused(&shown, why);
             return said(StatusCode::FORBIDDEN, why);
         };
+        // As the policy reads the host of an address.
+        let host = host.strip_suffix('.').unwrap_or(&host).to_ascii_lowercase();
         let end = End { host: host.trim_start_matches('[').trim_end_matches(']').to_owned(), port, shown };
         let way = match self.tunnel_to(&end).await {
             Ok(way) => way,

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use aos_abi::entry::{
     CircuitState, InferenceOutcome, Lifted, Outcome, PROCESS_ENDED, ProposalState, ServedOutcome, Verdict,
 };
+use aos_abi::inference::{Failure, FailureKind};
 use aos_abi::process::UsageView;
 use aos_abi::{Body, CallId, Entry, Name, Timestamp, Usd, limits};
 use serde_json::Value;
@@ -265,18 +266,15 @@ impl Narrator {
                 let (input, output) = (count(usage.input_tokens), count(usage.output_tokens));
                 self.lead("→", &format!("answered in {latency_ms} ms: {input} + {output} tokens{cut}"))
             }
-            ServedOutcome::Failed { failure } => {
-                self.lead(&self.style.yellow("!"), &format!("the model failed: {}", clean_line(&failure.message)))
-            }
+            ServedOutcome::Failed { failure } => self.lead(&self.style.yellow("!"), &failed(failure)),
         }
     }
 
     fn answered(&mut self, outcome: &InferenceOutcome) -> Vec<String> {
         match outcome {
             InferenceOutcome::Failed { failure } => {
-                let failed = clean_line(&format!("the model failed: {}", failure.message));
                 let hint = failure.hint.as_deref().map(|hint| self.lead("  try:", &clean_line(hint)));
-                std::iter::once(self.lead(&self.style.yellow("!"), &failed)).chain(hint).collect()
+                std::iter::once(self.lead(&self.style.yellow("!"), &failed(failure))).chain(hint).collect()
             }
             InferenceOutcome::Answered(reply) => {
                 self.inferences += 1;
@@ -424,6 +422,15 @@ pub fn call(name: &str, args: &Value) -> String {
 }
 
 /// What a call came to, in a few words.
+/// Why there is no answer. What the policy keeps here is no failure of the model.
+fn failed(failure: &Failure) -> String {
+    let message = clean_line(&failure.message);
+    match failure.kind {
+        FailureKind::Withheld => message,
+        _ => format!("the model failed: {message}"),
+    }
+}
+
 fn outcome_in_words(name: &str, result: &Value) -> String {
     let number = |key: &str| result.get(key).and_then(Value::as_u64);
     let items = |key: &str| result.get(key).and_then(Value::as_array).map(|all| all.len() as u64);

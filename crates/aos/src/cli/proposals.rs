@@ -320,8 +320,13 @@ pub(super) fn shown(
     for group in &groups {
         let Some(proposal) = group.first() else { continue };
         let more = if group.len() > 1 { format!(" +{}", group.len() - 1) } else { String::new() };
-        let open = matches!(proposal.state, ProposalState::Pending | ProposalState::Executed);
         let until = group.iter().map(|one| one.expires_at).min().unwrap_or(proposal.expires_at);
+        // What was carried out is listed for as long as it can be taken back.
+        let open = match proposal.state {
+            ProposalState::Pending => true,
+            ProposalState::Executed => until > now,
+            _ => false,
+        };
         table.row([
             format!("{}{more}", proposal.id),
             format!("{}{more}", proposal.pid),
@@ -440,6 +445,18 @@ mod tests {
         assert!(!told.contains("proposals p3") && told.matches("only while unchanged: a (not there)\n").count() == 3);
         let all = shown(&list[..1], &Trees::default(), true, Timestamp(0), None, Style::plain());
         assert!(all.contains("+line 2999\n") && !all.contains("shows all"), "what is named is shown whole");
+    }
+
+    #[test]
+    fn what_can_be_taken_back_no_more_has_no_time_left() {
+        let executed = |until: i64| ProposalView {
+            state: ProposalState::Executed,
+            expires_at: Timestamp(until),
+            ..asks("p1", String::new())
+        };
+        let told = |one: ProposalView| shown(&[one], &Trees::default(), false, Timestamp(60_000), None, Style::plain());
+        assert!(told(executed(120_000)).contains("executed  1m"), "{}", told(executed(120_000)));
+        assert!(told(executed(60_000)).contains("executed     -"), "{}", told(executed(60_000)));
     }
 
     #[test]

@@ -302,6 +302,19 @@ fn heard(kind: Kind) -> String {
     out
 }
 
+/// A question about where it may be asked came behind "the model failed".
+#[test]
+fn what_is_kept_here_is_no_failure_of_the_model() {
+    let told = |kind: &str| {
+        let failure = json!({"kind": kind, "message": "nothing was sent: it holds personal data (email)",
+            "hint": null, "retry_after_ms": null, "usage": null});
+        let body = json!({"type": "inference_completed", "effect": "1.0", "latency_ms": 5, "failure": failure});
+        Narrator::new(Style::plain(), 80, None).tell(&entries(vec![body]).remove(0)).join("")
+    };
+    assert_eq!(told("withheld"), "! nothing was sent: it holds personal data (email)");
+    assert!(told("transient").starts_with("! the model failed: "), "{}", told("transient"));
+}
+
 #[test]
 fn a_run_is_told_in_a_line_for_each_call_and_result() {
     insta::assert_snapshot!(heard(Kind::Run), @r#"

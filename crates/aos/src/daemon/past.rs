@@ -188,6 +188,10 @@ impl Proposals {
             Body::Proposal { id, state, why, .. } => {
                 if let Some(view) = self.0.get_mut(id) {
                     view.state = *state;
+                    // What is sent is not taken back. Of a change to files `join` knows better.
+                    if *state == ProposalState::Executed && view.verdict != Verdict::Allow {
+                        view.expires_at = entry.at;
+                    }
                     view.ended = why.clone().filter(|why| !why.is_empty() && is_over(*state));
                 }
             }
@@ -294,6 +298,33 @@ mod tests {
         answer.recv().unwrap().unwrap();
         let why = replay(&reader, Pid(3), None).unwrap().unwrap_err();
         assert!(why.contains("entries from 1 on, before 2, were pruned"), "{why}");
+    }
+
+    /// The rest of the time for an answer was shown as if what was sent could be taken back that long.
+    #[test]
+    fn what_was_carried_out_and_is_no_change_of_files_is_over() {
+        let home = tempfile::tempdir().unwrap();
+        let (journal, _) = Journal::open(&home.path().join("journal.db"), OpenOptions::default()).unwrap();
+        let asked = serde_json::json!({ "type": "proposal", "id": "p1", "state": "pending", "proposal": {
+            "call_id": "c1", "name": "NET_SEND", "args": { "url": "https://a.example/", "method": "POST" },
+            "verdict": "ask", "rule": "r", "why": null, "risk": null, "expires_at": Timestamp(90_000) } });
+        let executed = serde_json::json!({ "type": "proposal", "id": "p1", "state": "executed" });
+        let bodies = [asked, executed].map(|body| serde_json::from_value::<Body>(body).unwrap());
+        let bodies = std::iter::once(spawned(Pid::INIT)).chain(bodies);
+        let entries = bodies.zip(1..).map(|(body, lsn)| {
+            Arc::new(Entry { lsn: Lsn(lsn), at: Timestamp(1_000 * lsn as i64), pid: Pid(2), cause: None, body })
+        });
+        let entries: Vec<_> = entries.collect();
+        journal.append_wait(entries[..2].to_vec()).unwrap();
+        let told = || {
+            (
+                proposals(&journal.reader()).unwrap().remove(0).state,
+                proposals(&journal.reader()).unwrap().remove(0).expires_at,
+            )
+        };
+        assert_eq!(told(), (ProposalState::Pending, Timestamp(90_000)));
+        journal.append_wait(entries[2..].to_vec()).unwrap();
+        assert_eq!(told(), (ProposalState::Executed, Timestamp(3_000)));
     }
 
     /// A fork of one that has ended did not know the ends of children that were spawned by proposals.

@@ -315,6 +315,26 @@ async fn a_tunnel_is_passed_on_where_everything_is_allowed_and_names_its_host() 
     assert!(outlet.seen.lock().unwrap()[1].said.as_ref().unwrap_err().contains("evil.test"));
 }
 
+/// A host in capitals was refused by `CONNECT` where `http://` reached it.
+#[tokio::test]
+async fn a_tunnels_host_is_read_as_that_of_an_address() {
+    let upstream = Upstream::start().await;
+    let outlet = Outlet::start(
+        faking(&[&["127.0.0.1"][..]; 16]).trusting(upstream.authority.own()),
+        &[],
+        &[format!("localhost:{}", upstream.port)],
+        vec![format!("localhost:{}", upstream.port).parse().unwrap()],
+    );
+    for host in ["localhost", "LOCALHOST", "LocalHost."] {
+        let to = format!("{host}:{}", upstream.port);
+        let answer = outlet.say(&format!("CONNECT {to} HTTP/1.1\r\nhost: {to}\r\n\r\n")).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{host}: {answer}");
+    }
+    let to = format!("localhost..:{}", upstream.port);
+    let answer = outlet.say(&format!("CONNECT {to} HTTP/1.1\r\nhost: {to}\r\n\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+}
+
 #[tokio::test]
 async fn a_tunnel_is_opened_where_rules_name_paths_and_each_request_is_decided() {
     let upstream = Upstream::start().await;
