@@ -127,9 +127,23 @@ pub struct Usage {
     /// Of the tokens answered, those of reasoning, where the provider counts them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reasoning_tokens: u64,
-    /// The provider reported nothing and these are estimates.
+    /// The provider reported nothing, or what cannot be, and these are estimates.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
+    /// What the provider reported, where that cannot be and other numbers stand in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<Reported>,
+}
+
+/// Tokens as a provider reported them that cannot be what was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Reported {
+    /// Of the tokens sent, where that is the number that cannot be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_tokens: Option<u64>,
+    /// Of the tokens answered, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<u64>,
 }
 
 impl Usage {
@@ -144,6 +158,7 @@ impl Usage {
             cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
             reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
             estimated: true,
+            reported: self.reported.or(other.reported),
         }
     }
 }

@@ -228,7 +228,7 @@ mod tests {
             cached_input_tokens: 300,
             cache_write_tokens: 200,
             reasoning_tokens: 60,
-            estimated: false,
+            ..Usage::default()
         };
         assert_eq!(price.of(&usage), Usd(500 + 30 + 250 + 160 + 360));
         assert_eq!(price.worst(1000, 100), Usd(1250 + 600));

@@ -41,6 +41,8 @@ impl From<Usage> for Heard {
             cache_write_tokens: cache_write,
             reasoning_tokens: reasoning,
             estimated,
+            // Of what was given up, and of that the answer, if ever it is made, has its own.
+            reported: _,
         } = usage;
         Heard { input, output, cached, cache_write, reasoning, estimated }
     }
@@ -55,6 +57,7 @@ impl From<Heard> for Usage {
             cache_write_tokens: heard.cache_write,
             reasoning_tokens: heard.reasoning,
             estimated: heard.estimated,
+            reported: None,
         }
     }
 }

@@ -10,6 +10,7 @@ use aos_abi::process::Mode;
 use aos_abi::{Body, CallError, Code, Pid, Timestamp, Usd};
 
 use crate::budget::{Account, Dimension, Need};
+use crate::outcome::Believed;
 use crate::process::{Phase, Process};
 use crate::table::PageStore;
 use crate::{InFlight, Kernel, outcome};
@@ -281,25 +282,24 @@ impl<P: PageStore> Kernel<P> {
         self.settle_all(pid, reserved, Need { usd: 0, tokens: 0 });
     }
 
-    /// Pays an inference that is over; `why` as in [`Kernel::charged`].
+    /// Pays an inference that is over; `why` as in [`Kernel::charged`], where it is not what its server says.
     pub(crate) fn charge(
         &mut self,
         pid: Pid,
         (model, price): (&str, Option<Price>),
-        usage: Option<Usage>,
+        believed: Option<Believed>,
         reserved: Need,
         why: Option<&str>,
     ) {
-        let used = usage.unwrap_or_default();
+        let used = believed.as_ref().map(|believed| believed.usage).unwrap_or_default();
         // At another model's price than it was set aside at it might be more; that was never agreed to.
-        let cost = price.map(|price| price.of(&used).min(Usd(reserved.usd)));
+        let cost_of = |price| believed.as_ref().map_or(Usd::ZERO, |believed| believed.cost(price));
+        let cost = price.map(|price| cost_of(price).min(Usd(reserved.usd)));
         let nanos = cost.unwrap_or_default().0;
         let tokens = used.input_tokens.saturating_add(used.output_tokens);
         self.settle_all(pid, reserved, Need { usd: nanos, tokens });
-        if usage.is_none() {
-            return;
-        }
-        self.charged(pid, model, used, cost, why);
+        let Some(believed) = believed else { return };
+        self.charged(pid, model, used, cost, why.or(believed.why().as_deref()));
         self.warn(pid, reserved, Need { usd: nanos, tokens });
     }
 

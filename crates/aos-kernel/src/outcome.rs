@@ -7,9 +7,10 @@
 
 use aos_abi::decode::{call_ids, decode};
 use aos_abi::entry::{InferenceOutcome, Personal, Purpose};
-use aos_abi::inference::{Failure, FailureKind, Reply, Stop, Usage};
+use aos_abi::inference::{Failure, FailureKind, Reply, Reported, Stop, Usage};
+use aos_abi::model::Price;
 use aos_abi::process::Mode;
-use aos_abi::{Body, EffectId, Lsn, Pid, limits};
+use aos_abi::{Body, EffectId, Lsn, Pid, Usd, limits};
 use aos_context::ItemKind;
 use serde_json::Value;
 
@@ -36,7 +37,10 @@ impl<P: PageStore> Kernel<P> {
         personal: Option<&Personal>,
     ) {
         let Some(flight) = self.globals.in_flight.get(&effect).cloned() else { return };
-        let InFlight::Infer { pid, ref model, purpose, upto, estimate, race, .. } = flight else { return };
+        let InFlight::Infer { pid, ref model, purpose, upto, estimate, race, reserved_tokens, max_output, .. } = flight
+        else {
+            return;
+        };
         self.globals.in_flight.remove(&effect);
         self.globals.scheduler.finished(model);
         self.pay(&flight, outcome);
@@ -62,7 +66,7 @@ impl<P: PageStore> Kernel<P> {
         }
         self.was_shown(pid, personal);
         if let (InferenceOutcome::Answered(reply), Purpose::Turn) = (outcome, purpose)
-            && !reply.usage.estimated
+            && !Believed::of(reply.usage, reserved_tokens, max_output).usage.estimated
         {
             self.globals.calibration.entry(model.clone()).or_default().observe(estimate, reply.usage.input_tokens);
         }
@@ -106,13 +110,13 @@ impl<P: PageStore> Kernel<P> {
             true => *price,
             false => self.config.models.get(served).and_then(|spec| spec.price),
         };
-        let usage = usage.map(|usage| possible(usage, reserved_tokens, max_output));
+        let used = usage.map(|usage| Believed::of(usage, reserved_tokens, max_output));
         let failure = match outcome {
             InferenceOutcome::Failed { failure } => Some(failure),
             InferenceOutcome::Answered(_) => None,
         };
         let reserved = Need { usd: *reserved_usd, tokens: reserved_tokens };
-        self.charge(*pid, (served, price), usage, reserved, is_unheard(failure).then_some(UNHEARD));
+        self.charge(*pid, (served, price), used, reserved, is_unheard(failure).then_some(UNHEARD));
     }
 
     /// A reply: its calls run, or it ends the turn.
@@ -369,17 +373,61 @@ fn value_in(text: &str) -> Value {
     serde_json::from_str(bare).unwrap_or_else(|_| text.trim().into())
 }
 
-/// Usage as it can have been: a server that reports more than was sent and asked for is not believed, so that nothing is
-/// charged beyond what was set aside. What it said stands in the journal.
-pub(crate) fn possible(usage: Usage, reserved_tokens: u64, max_output: u32) -> Usage {
-    let output_most = u64::from(max_output);
-    let input_most = reserved_tokens.saturating_sub(output_most);
-    let lies = usage.input_tokens > input_most || usage.output_tokens > output_most;
-    Usage {
-        input_tokens: usage.input_tokens.min(input_most),
-        output_tokens: usage.output_tokens.min(output_most),
-        estimated: usage.estimated || lies,
-        ..usage
+/// What is believed of what a server says was used.
+pub(crate) struct Believed {
+    /// As it can have been.
+    pub(crate) usage: Usage,
+    /// Of the tokens sent it says more than can have been.
+    input: bool,
+    /// Of the tokens answered it does.
+    output: bool,
+}
+
+impl Believed {
+    /// A server that reports more than was sent and asked for is believed up to what was set aside: never charged beyond
+    /// it, and never less for saying more. What it said stands in the journal.
+    pub(crate) fn of(usage: Usage, reserved_tokens: u64, max_output: u32) -> Believed {
+        let output_most = u64::from(max_output);
+        let input_most = reserved_tokens.saturating_sub(output_most);
+        let (input, output) = (usage.input_tokens > input_most, usage.output_tokens > output_most);
+        if !input && !output {
+            return Believed { usage, input, output };
+        }
+        let low = usage.reported.unwrap_or_default();
+        let reported = Reported {
+            input_tokens: low.input_tokens.or(input.then_some(usage.input_tokens)),
+            output_tokens: low.output_tokens.or(output.then_some(usage.output_tokens)),
+        };
+        let usage = Usage {
+            input_tokens: usage.input_tokens.min(input_most),
+            output_tokens: usage.output_tokens.min(output_most),
+            estimated: true,
+            reported: Some(reported),
+            ..usage
+        };
+        Believed { usage, input, output }
+    }
+
+    /// What it costs: where more is said than can have been, the most that so much can cost, whatever is said of its parts.
+    pub(crate) fn cost(&self, price: Price) -> Usd {
+        let Believed { usage, input, output } = *self;
+        let of = |beyond: bool, tokens: u64| if beyond { (tokens, 0) } else { (0, tokens) };
+        let (input_most, input_tokens) = of(input, usage.input_tokens);
+        let (output_most, output_tokens) = of(output, usage.output_tokens);
+        price.worst(input_most, output_most).plus(price.of(&Usage { input_tokens, output_tokens, ..usage }))
+    }
+
+    /// Why it is the most that it can be, where more is said.
+    pub(crate) fn why(&self) -> Option<String> {
+        let said = self.usage.reported.unwrap_or_default();
+        let told = |beyond: bool, tokens: Option<u64>, most: u64, way: &str| {
+            let tokens = tokens.filter(|_| beyond)?;
+            Some(format!("{tokens} tokens {way}, where at most {most} can have been"))
+        };
+        let input = told(self.input, said.input_tokens, self.usage.input_tokens, "sent");
+        let output = told(self.output, said.output_tokens, self.usage.output_tokens, "answered");
+        let parts: Vec<String> = [input, output].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| format!("its server reported {}", parts.join(", and ")))
     }
 }
 
@@ -419,4 +467,70 @@ pub(crate) fn at_most(reserved_tokens: u64, max_output: u32) -> Usage {
     let output_tokens = u64::from(max_output);
     let input_tokens = reserved_tokens.saturating_sub(output_tokens);
     Usage { input_tokens, output_tokens, estimated: true, ..Usage::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn usd() -> impl Strategy<Value = Usd> {
+        (0u64..50_000_000_000).prop_map(Usd)
+    }
+
+    fn price() -> impl Strategy<Value = Price> {
+        let part = || proptest::option::of(usd());
+        (usd(), usd(), part(), part(), part()).prop_map(|(input, output, cached_input, cache_write, reasoning)| Price {
+            input,
+            output,
+            cached_input,
+            cache_write,
+            reasoning,
+        })
+    }
+
+    /// Around the bounds, far beyond them, and what no model can have used.
+    fn tokens() -> impl Strategy<Value = u64> {
+        prop_oneof![4 => 0u64..4_000, 1 => Just(9_000_000_000u64), 1 => Just(u64::MAX)]
+    }
+
+    fn usage() -> impl Strategy<Value = Usage> {
+        (tokens(), tokens(), tokens(), tokens(), tokens()).prop_map(|(input, output, cached, written, thought)| Usage {
+            input_tokens: input,
+            output_tokens: output,
+            cached_input_tokens: cached,
+            cache_write_tokens: written,
+            reasoning_tokens: thought,
+            ..Usage::default()
+        })
+    }
+
+    proptest! {
+        /// A server that says more than can have been is charged no less than one that says just that, whatever it says of
+        /// its parts, and no more than was set aside; what it said is kept.
+        #[test]
+        fn saying_too_much_never_makes_it_cheaper(
+            said in usage(), price in price(), input_most in 1u64..3_000, max_output in 1u32..3_000,
+        ) {
+            let reserved = input_most + u64::from(max_output);
+            // Rounded up to the nano-dollar once for each half; whoever charges cuts it off at what was set aside.
+            let most = price.worst(input_most, max_output.into()).plus(Usd(1));
+            let believed = Believed::of(said, reserved, max_output);
+            let just = Usage {
+                input_tokens: said.input_tokens.min(input_most),
+                output_tokens: said.output_tokens.min(max_output.into()),
+                ..said
+            };
+            prop_assert!(believed.cost(price) >= price.of(&just) && believed.cost(price) <= most);
+            let (more_in, more_out) = (said.input_tokens > input_most, said.output_tokens > max_output.into());
+            let reported = Reported {
+                input_tokens: more_in.then_some(said.input_tokens),
+                output_tokens: more_out.then_some(said.output_tokens),
+            };
+            prop_assert_eq!(believed.usage.reported.unwrap_or_default(), reported);
+            prop_assert_eq!((believed.usage.estimated, believed.why().is_some()), (more_in || more_out, more_in || more_out));
+            prop_assert!(believed.usage.input_tokens + believed.usage.output_tokens <= reserved);
+        }
+    }
 }

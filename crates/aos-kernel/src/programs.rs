@@ -442,10 +442,10 @@ impl<P: PageStore> Kernel<P> {
             }
             ServedOutcome::Failed { failure } => (failure.usage, Some(failure)),
         };
-        let usage = usage.map(|usage| outcome::possible(usage, reserved_tokens, max_output));
+        let used = usage.map(|usage| outcome::Believed::of(usage, reserved_tokens, max_output));
         let why = if latency_ms.is_some() { outcome::UNHEARD } else { STOPPED };
         let why = outcome::is_unheard(failure).then_some(why);
-        self.charge(pid, (&model, price), usage, Need { usd: reserved_usd, tokens: reserved_tokens }, why);
+        self.charge(pid, (&model, price), used, Need { usd: reserved_usd, tokens: reserved_tokens }, why);
         self.weigh(pid);
         self.was_shown(pid, personal);
         let Some(latency_ms) = latency_ms else {

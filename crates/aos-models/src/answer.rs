@@ -1,10 +1,10 @@
 //! An answer while it comes in: what every provider's events are put together into.
 //!
 //! Start at [`Answer`]. What always holds: text and calls together never hold more than
-//! [`REPLY_BYTES_MAX`] bytes as JSON writes them, so that no entry of a reply is longer than a client takes; usage that cannot be true is replaced by an estimate that says it is one; two calls never
-//! carry the same id. Deliberately absent: any provider's field names, and deciding whether to try again.
+//! [`REPLY_BYTES_MAX`] bytes as JSON writes them, so that no entry of a reply is longer than a client takes; usage that is less than it can have been is replaced by an estimate
+//! that says it is one, and usage that is more is left to whoever set aside what it may cost; two calls never carry the same id. Deliberately absent: any provider's field names, and deciding whether to try again.
 
-use aos_abi::inference::{Failure, FailureKind, NativeCall, Reply, Stop, Usage};
+use aos_abi::inference::{self, Failure, FailureKind, NativeCall, Reply, Stop, Usage};
 use aos_abi::limits::{CALLS_PER_REPLY_MAX, REPLY_BYTES_MAX};
 
 use serde_json::Value;
@@ -24,10 +24,8 @@ const BYTES_PER_TOKEN: usize = 3;
 const TOKEN_BYTES_MAX: u64 = 64;
 /// Tokens of one image where nobody counted (providers: 85 to about 1600).
 const IMAGE_TOKENS: usize = 1000;
-/// Tokens that a provider may add to a request itself, for its own instructions about tools for instance.
-const PROVIDER_TOKENS_MAX: u64 = 4096;
 
-/// How big the request was; what usage is checked against.
+/// How big the request was; what usage is checked against and estimated from.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
     /// Bytes of the body.
@@ -95,8 +93,6 @@ pub(crate) struct Answer<'d> {
     bytes: usize,
     /// Bytes of what it was seen to think, which is shown to nobody and paid all the same.
     thought: usize,
-    /// Bytes received in all, reasoning and framing included.
-    pub(crate) received: usize,
     deltas: &'d mut (dyn FnMut(Delta) + Send),
 }
 
@@ -113,7 +109,6 @@ impl<'d> Answer<'d> {
             full: false,
             bytes: 0,
             thought: 0,
-            received: 0,
             deltas,
         }
     }
@@ -235,17 +230,20 @@ impl<'d> Answer<'d> {
         Reply { text: self.text, calls, stop, usage, model: model.to_owned() }
     }
 
-    /// What it used: as reported where that can be true, else estimated.
+    /// What it used: as reported, and estimated where nothing was or less than there can have been. What is more than there
+    /// can have been stands as it was reported: the most that was set aside is charged for it, which is not known here.
     pub(crate) fn usage(&self, sent: &Sent) -> Usage {
         let answered = self.text.len()
             + self.calls.iter().map(|slot| slot.call.arguments.len() + slot.call.name.len()).sum::<usize>();
         let text_bytes = sent.body_bytes.saturating_sub(sent.image_bytes);
-        let input_max = (sent.body_bytes as u64 + PROVIDER_TOKENS_MAX).saturating_add(sent.beyond_text);
-        let input_min = (text_bytes as u64 / TOKEN_BYTES_MAX).max(1);
+        let input_min = input_least(text_bytes);
         let output_min = (answered as u64).div_ceil(TOKEN_BYTES_MAX);
-        let output_max = u64::from(sent.max_output).max(self.received as u64);
-        let input = self.reported.input.filter(|tokens| (input_min..=input_max).contains(tokens));
-        let output = self.reported.output.filter(|tokens| (output_min..=output_max).contains(tokens));
+        let input = self.reported.input.filter(|tokens| *tokens >= input_min);
+        let output = self.reported.output.filter(|tokens| *tokens >= output_min);
+        let low = inference::Reported {
+            input_tokens: self.reported.input.filter(|_| input.is_none()),
+            output_tokens: self.reported.output.filter(|_| output.is_none()),
+        };
         // What is said of an answer before it has ended is said of a part of it: Anthropic begins with one token.
         let whole = self.finish.is_some() || self.ended;
         let estimated = input.is_none() || output.is_none() || !whole;
@@ -270,6 +268,7 @@ impl<'d> Answer<'d> {
                 .min(input_tokens - cached_input_tokens),
             reasoning_tokens: output.and(self.reported.reasoning).unwrap_or(0).min(output_tokens),
             estimated,
+            reported: Some(low).filter(|low| *low != inference::Reported::default()),
         }
     }
 
@@ -299,6 +298,11 @@ impl<'d> Answer<'d> {
     }
 }
 
+/// The fewest tokens that so many bytes of a request can be.
+pub(crate) fn input_least(text_bytes: usize) -> u64 {
+    (text_bytes as u64 / TOKEN_BYTES_MAX).max(1)
+}
+
 /// Bytes that a byte of a text takes in JSON. A control character takes six: of a server that sends nothing else, a reply
 /// would be six times as long in the journal as it was here.
 fn escaped(byte: u8) -> usize {
@@ -324,25 +328,28 @@ mod tests {
         let mut drop = |_| ();
         let mut answer = Answer::new(&mut drop);
         answer.push_text("123456");
-        answer.received = 50;
         answer.reported = reported;
         answer.ended = true;
         answer.usage(&SENT)
     }
 
     #[test]
-    fn usage_that_cannot_be_true_is_estimated() {
+    fn usage_that_is_less_than_was_seen_is_estimated_and_more_is_for_whoever_pays() {
         let told = |input, output, cached| usage(Reported { input, output, cached, ..Reported::default() });
         let plain = Usage { input_tokens: 900, output_tokens: 7, cached_input_tokens: 400, ..Usage::default() };
         assert_eq!(told(Some(900), Some(7), Some(400)), plain);
         assert_eq!(told(Some(900), Some(7), Some(4000)), Usage { cached_input_tokens: 900, ..plain });
         let estimate = Usage { input_tokens: 1000, output_tokens: 2, estimated: true, ..Usage::default() };
         assert_eq!(told(None, None, None), estimate);
-        assert_eq!(told(Some(0), Some(7), None), Usage { output_tokens: 7, ..estimate });
-        assert_eq!(told(Some(45), Some(7), None), Usage { output_tokens: 7, ..estimate }, "below any possible count");
-        assert_eq!(told(Some(1 << 40), Some(7), Some(9)), Usage { output_tokens: 7, ..estimate });
-        assert_eq!(told(Some(900), Some(101), None), Usage { input_tokens: 900, ..estimate });
-        assert_eq!(told(Some(900), Some(0), None), Usage { input_tokens: 900, ..estimate });
+        let low = |input_tokens, output_tokens| Some(inference::Reported { input_tokens, output_tokens });
+        let less = |input| Usage { output_tokens: 7, reported: low(Some(input), None), ..estimate };
+        assert_eq!(told(Some(0), Some(7), None), less(0));
+        assert_eq!(told(Some(45), Some(7), None), less(45), "below any possible count");
+        let nothing = Usage { input_tokens: 900, reported: low(None, Some(0)), ..estimate };
+        assert_eq!(told(Some(900), Some(0), None), nothing);
+        let more = |input_tokens, output_tokens| Usage { input_tokens, output_tokens, ..plain };
+        assert_eq!(told(Some(1 << 40), Some(7), Some(400)), more(1 << 40, 7), "as it was reported");
+        assert_eq!(told(Some(900), Some(101), Some(400)), more(900, 101));
         assert_eq!(
             told(Some(900), Some(100), None).output_tokens,
             100,
@@ -374,7 +381,7 @@ mod tests {
         assert_eq!(told(large, 900), (900, false));
         let named = Sent { body_bytes: 300, image_bytes: 100, beyond_text: 50_000, ..SENT };
         assert_eq!(told(named, 48_000), (48_000, false));
-        assert_eq!(told(named, 60_000), (67 + 16_667, true), "estimated rather too high");
+        assert_eq!(told(named, 1), (67 + 16_667, true), "estimated rather too high");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::answer::{Answer, Finish};
 use crate::tools::{Shape, Tools};
 use crate::turns::{self, Piece, Role};
-use crate::wire::{Count, Text, Unread};
+use crate::wire::{Count, Text, Unread, lenient};
 use crate::wishes::{Calling, Request};
 
 /// The version of the format, sent with each request.
@@ -209,7 +209,7 @@ struct Event<'a> {
     content_block: Option<BlockIn<'a>>,
     #[serde(borrow, default)]
     delta: Option<DeltaIn<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<UsageFields>,
     /// In an answer that is not streamed.
     #[serde(borrow, default)]
@@ -220,7 +220,7 @@ struct Event<'a> {
 
 #[derive(Deserialize)]
 struct Start<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<UsageFields>,
     #[serde(borrow, default)]
     stop_reason: Option<Text<'a>>,

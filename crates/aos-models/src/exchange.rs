@@ -221,7 +221,6 @@ async fn read(
             Ok(Ok(None)) => break End::Whole,
             Ok(Ok(Some(piece))) => piece,
         };
-        answer.received += piece.len();
         if let Err(end) = take(&mut form, &piece, answer, target) {
             break end;
         }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::answer::{Answer, Finish, Reported};
 use crate::tools::{Shape, Tools, gemini_schema};
 use crate::turns::{self, Piece, Role, Turn};
-use crate::wire::{Count, Text, Unread};
+use crate::wire::{Count, Text, Unread, lenient};
 use crate::wishes::{Calling, Form, Request};
 
 /// What stands for the signature of the thought behind a call, which Gemini 3 and what comes after it want for each call in
@@ -182,7 +182,7 @@ struct Chunk<'a> {
     candidates: Option<Vec<Candidate<'a>>>,
     #[serde(borrow, default)]
     prompt_feedback: Option<PromptFeedback<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     usage_metadata: Option<UsageFields>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,

@@ -15,7 +15,7 @@ use crate::answer::{Answer, Finish, Reported};
 use crate::gemini;
 use crate::tools::{Shape, Tools};
 use crate::turns::{self, Piece, Role, Turn};
-use crate::wire::{Count, Text, Unread};
+use crate::wire::{Count, Text, Unread, lenient};
 use crate::wishes::{self, Calling, Form, Request};
 use crate::written::Written;
 
@@ -409,7 +409,7 @@ fn assistant(turn: Turn<'_>, way: Way) -> Message<'_> {
 struct Chunk<'a> {
     #[serde(borrow, default)]
     choices: Option<Vec<Choice<'a>>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<UsageFields>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
@@ -466,9 +466,9 @@ struct UsageFields {
     prompt_tokens: Count,
     #[serde(default)]
     completion_tokens: Count,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     prompt_tokens_details: Option<Details>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     completion_tokens_details: Option<OutputDetails>,
 }
 

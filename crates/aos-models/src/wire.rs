@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 /// A string, borrowed from the event where it has no escapes.
@@ -23,6 +24,12 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
+/// What is told beside an answer; what is of another form reads as `None`, since it is not worth the answer's life.
+pub(crate) fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let raw: &serde_json::value::RawValue = Deserialize::deserialize(deserializer)?;
+    Ok(serde_json::from_str(raw.get()).ok())
+}
+
 /// Why an event was not taken.
 #[derive(Debug)]
 pub(crate) enum Unread {
@@ -41,6 +48,47 @@ impl From<serde_json::Error> for Unread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::{Answer, Reported};
+    use crate::{anthropic, gemini, openai};
+
+    /// An answer whose usage had another form counted as cut off, and was asked for again.
+    #[test]
+    fn what_is_told_beside_an_answer_never_fails() {
+        #[derive(Deserialize)]
+        struct Chunk {
+            #[serde(default, deserialize_with = "lenient")]
+            usage: Option<Used>,
+        }
+        #[derive(Deserialize)]
+        struct Used {
+            #[serde(default)]
+            prompt_tokens: Count,
+        }
+        let used = |text: &str| serde_json::from_str::<Chunk>(text).unwrap().usage.map(|used| used.prompt_tokens.0);
+        for text in ["{}", r#"{"usage":"x"}"#, r#"{"usage":null}"#, r#"{"usage":[1,"a"]}"#, r#"{"usage":1e400}"#] {
+            assert_eq!(used(text), None, "{text}");
+        }
+        let deep = format!(r#"{{"usage":{}1{}}}"#, r#"{"a":"#.repeat(9000), "}".repeat(9000));
+        assert_eq!(used(&deep), Some(None), "the stack has an end");
+        assert_eq!(used(r#"{"usage":{"prompt_tokens":7}}"#), Some(Some(7)));
+        assert_eq!(used(r#"{"usage":{"prompt_tokens":{}}}"#), Some(None));
+    }
+
+    #[test]
+    fn usage_of_another_form_is_none_in_every_format() {
+        type Read = fn(&str, &mut Answer<'_>) -> Result<(), Unread>;
+        let formats: [(Read, &str); 3] = [
+            (openai::event, r#"{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}],"usage":"x"}"#),
+            (anthropic::event, r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":"x"}"#),
+            (gemini::event, r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":7}"#),
+        ];
+        for (read, said) in formats {
+            let mut nobody = |_| ();
+            let mut answer = Answer::new(&mut nobody);
+            read(said, &mut answer).unwrap();
+            assert_eq!((answer.finish.is_some(), answer.reported), (true, Reported::default()), "{said}");
+        }
+    }
 
     #[test]
     fn counts_are_read_or_ignored_but_never_fail() {

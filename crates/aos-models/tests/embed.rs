@@ -274,7 +274,7 @@ async fn what_is_inside_the_program_is_held_to_the_same() {
 async fn a_program_gets_vectors_as_large_as_its_texts_allow() {
     let numbers = "        0.012345678901234567890,\n".repeat(1499) + "1";
     let data = vec![format!("{{\"embedding\":[{numbers}]}}"); 600].join(",");
-    let vectors = format!("{{\"data\":[{data}],\"usage\":{{\"prompt_tokens\":7}}}}");
+    let vectors = format!("{{\"data\":[{data}],\"usage\":{{\"prompt_tokens\":700}}}}");
     let body = vectors.clone();
     let served = serve(move |_, _| (Some(200), body.clone()));
     let pool = Arc::new(pool(&served, None));
@@ -284,7 +284,7 @@ async fn a_program_gets_vectors_as_large_as_its_texts_allow() {
         pool.relay("m", &asked, 0, EffectId { cause: Lsn(1), nth: 0 }, None).await
     };
     let mut relayed = relay(600).await.unwrap();
-    assert_eq!((relayed.status, relayed.ended().usage.input_tokens), (200, 7));
+    assert_eq!((relayed.status, relayed.ended().usage.input_tokens), (200, 700));
     assert!(relayed.next().await.unwrap() == vectors, "as they came");
     let refused = relay(2).await;
     let Err(Refusal::Failed(failure)) = refused else { panic!("{refused:?}") };

@@ -437,11 +437,10 @@ async fn megabytes_are_cut() {
 }
 
 #[tokio::test]
-async fn usage_that_is_missing_or_lies_is_estimated() {
+async fn usage_that_is_missing_or_too_low_is_estimated() {
     let lies = [
         UsageAs::Missing,
         UsageAs::Said { input: -5, output: -1, cached: -9 },
-        UsageAs::Said { input: i64::MAX, output: i64::MAX, cached: 0 },
         UsageAs::Said { input: 0, output: 0, cached: 0 },
     ];
     for provider in PROVIDERS {
@@ -454,6 +453,11 @@ async fn usage_that_is_missing_or_lies_is_estimated() {
             assert!((1..100).contains(&used.output_tokens), "{provider:?} {usage:?}: {used:?}");
             assert_eq!(used.cached_input_tokens, 0);
         }
+        // What is more than can have been is not made less of here: whoever set aside what it may cost charges all of that.
+        let most = UsageAs::Said { input: i64::MAX, output: i64::MAX, cached: 0 };
+        let (result, _) = infer(provider, vec![Rule::always(vec![Answer { usage: most, ..long() }])]).await;
+        let used = result.unwrap().usage;
+        assert!(used.input_tokens.min(used.output_tokens) >= i64::MAX as u64, "{provider:?}: {used:?}");
         let answer = Answer { usage: UsageAs::Said { input: 900, output: 12, cached: 700 }, ..long() };
         let (result, _) = infer(provider, vec![Rule::always(vec![answer])]).await;
         let used = result.unwrap().usage;

@@ -830,6 +830,50 @@ fn who_draws_on_another_is_told_of_what_is_the_other_ones() {
     "#);
 }
 
+/// What a server says beyond what can have been is believed up to what was set aside, and said so; it was thrown away, and
+/// less charged than for a server that said just what was set aside.
+#[test]
+fn a_server_that_says_too_much_is_paid_all_that_was_set_aside() {
+    let told = replay(
+        r#"
+        spawn oneshot usd=0.1 go
+        usage 900000 90000
+        2: done
+        spawn program usd=1
+        key 3
+        ask 3 1 m 100
+        usage 20 101
+        serve 1
+        ask 3 2 m 100
+        usage 20 100
+        serve 2
+        budgets
+        "#,
+    );
+    assert_snapshot!(told, @r#"
+    > spawn oneshot usd=0.1 go
+      → infer 2 turn [task]
+    > usage 900000 90000
+    > 2: done
+    2 charged 17049 + 1000 tokens, $0.018049: its server reported 900000 tokens sent, where at most 17049 can have been, and 90000 tokens answered, where at most 1000 can have been
+    2 exited 0: answered = "done"
+    > spawn program usd=1
+    > key 3
+    > ask 3 1 m 100
+    3 sets aside $0.0124, 12400 tokens
+      → serve 3 1 by m, at most 100
+    > usage 20 101
+    > serve 1
+    > ask 3 2 m 100
+      → serve 3 2 by m, at most 100, paid ahead
+    > usage 20 100
+    > serve 2
+    > budgets
+    2 of $0.1: spent $0.018049, reserved $0, carved $0, closed
+    3 of $1: spent $0.00024, reserved $0.01216, carved $0
+    "#);
+}
+
 /// One thing that happens to a tree of processes.
 fn step() -> impl Strategy<Value = String> {
     let pid = || 2u32..9;

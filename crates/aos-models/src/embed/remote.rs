@@ -22,6 +22,7 @@ use crate::exchange::{self, Attempt, Deadlines};
 use crate::failure;
 use crate::pool::Pool;
 use crate::target::{Ask, Target};
+use crate::wire::{Count, lenient};
 
 /// Most texts of one request: less than the least that well-known servers take, with room in one answer for 4,096 numbers
 /// each.
@@ -54,7 +55,7 @@ impl Embedder for Remote<'_> {
                     Err(Unmade::TooMany) => most = batch.len() / 2,
                     Err(Unmade::Failed(failure)) => {
                         // What came before has been paid for.
-                        let input_tokens = made.iter().map(|vector| vector.tokens).sum();
+                        let input_tokens = made.iter().map(|vector| vector.tokens).fold(0, u64::saturating_add);
                         let usage = (input_tokens > 0).then(|| Usage { input_tokens, ..Usage::default() });
                         return Err(Failure { usage, ..failure });
                     }
@@ -113,14 +114,14 @@ impl Remote<'_> {
 #[derive(Deserialize)]
 struct Answer {
     data: Vec<Datum>,
-    #[serde(default)]
-    usage: Used,
+    #[serde(default, deserialize_with = "lenient")]
+    usage: Option<Used>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Used {
     #[serde(default)]
-    prompt_tokens: u64,
+    prompt_tokens: Count,
 }
 
 #[derive(Deserialize)]
@@ -165,6 +166,7 @@ fn read(answer: &[u8], target: &Target<'_>, texts: &[&str]) -> Result<Vec<Vector
     }
     let model: Arc<str> = target.config.model.as_str().into();
     let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    let used = answer.usage.and_then(|used| used.prompt_tokens.0).unwrap_or(0);
     let mut vectors: Vec<Option<Vector>> = vec![None; texts.len()];
     for (place, datum) in answer.data.into_iter().enumerate() {
         let index = datum.index.unwrap_or(place);
@@ -173,7 +175,7 @@ fn read(answer: &[u8], target: &Target<'_>, texts: &[&str]) -> Result<Vec<Vector
         let (Some(free @ None), Some(text)) = (vectors.get_mut(index), texts.get(index)) else {
             return Err(wrong(&format!("sent two vectors for text {index}, or there is no such text")));
         };
-        let tokens = (answer.usage.prompt_tokens.saturating_mul(text.len() as u64)).div_ceil(bytes.max(1) as u64);
+        let tokens = (used.saturating_mul(text.len() as u64)).div_ceil(bytes.max(1) as u64);
         *free = Some(Vector { model: Arc::clone(&model), numbers, tokens });
     }
     Ok(vectors.into_iter().flatten().collect())

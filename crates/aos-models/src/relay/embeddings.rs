@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aos_abi::inference::{Failure, FailureKind, Format, Usage};
+use aos_abi::inference::{Failure, FailureKind, Format, Reported, Usage};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -21,12 +21,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::{Asked, Ended, Kind, Misfit, Refusal, Relayed, Veil, count, passed, values};
+use crate::answer;
 use crate::config::Provider;
 use crate::embed::{TEXTS_MAX, Vector};
 use crate::engine::Asker;
 use crate::exchange::WIRE_BYTES_MAX;
 use crate::failure::transient;
 use crate::pool::Pool;
+use crate::wire::{Count, lenient};
 
 /// Bytes of one vector in an answer: 4,096 numbers, each written with all its digits on a line of its own.
 const VECTOR_BYTES_MAX: usize = 4096 * 32;
@@ -267,23 +269,31 @@ fn hold(mut relayed: Relayed, room: Option<OwnedSemaphorePermit>) -> Relayed {
     relayed
 }
 
-/// What an answer used; `None` where it holds no vectors. A server that does not say is believed to have read what was sent.
+/// What an answer used; `None` where it holds no vectors. A server that does not say, or says less than there can have been,
+/// is believed to have read what was sent.
 pub(super) fn usage(body: &[u8], asked: &Asked) -> Option<Usage> {
     #[derive(Deserialize)]
     struct Vectors {
         #[serde(rename = "data")]
         _data: Vec<IgnoredAny>,
-        #[serde(default)]
+        #[serde(default, deserialize_with = "lenient")]
         usage: Option<Used>,
     }
     #[derive(Deserialize)]
     struct Used {
-        prompt_tokens: u64,
+        #[serde(default)]
+        prompt_tokens: Count,
     }
     let vectors: Vectors = serde_json::from_slice(body).ok()?;
-    Some(match vectors.usage {
-        Some(used) => Usage { input_tokens: used.prompt_tokens, ..Usage::default() },
-        None => Usage { input_tokens: asked.input_tokens(), estimated: true, ..Usage::default() },
+    let said = vectors.usage.and_then(|used| used.prompt_tokens.0);
+    Some(match said {
+        Some(input_tokens) if input_tokens >= answer::input_least(asked.bytes()) => {
+            Usage { input_tokens, ..Usage::default() }
+        }
+        low => {
+            let reported = low.map(|low| Reported { input_tokens: Some(low), output_tokens: None });
+            Usage { input_tokens: asked.input_tokens(), estimated: true, reported, ..Usage::default() }
+        }
     })
 }
 

@@ -325,7 +325,6 @@ impl Meter {
     }
 
     fn piece(&mut self, piece: &[u8]) {
-        self.answer.received += piece.len();
         let (format, answer) = (self.format, &mut self.answer);
         let Some(reader) = &mut self.reader else { return };
         // What cannot be read is passed on all the same; then what was read before counts.
@@ -347,7 +346,6 @@ impl Meter {
 
     /// Takes an answer that is whole; whether it is one.
     fn document(&mut self, body: &[u8]) -> bool {
-        self.answer.received += body.len();
         if let Ok(text) = std::str::from_utf8(body) {
             event(self.format, text, &mut self.answer);
         }
