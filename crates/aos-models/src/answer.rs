@@ -208,6 +208,11 @@ impl<'d> Answer<'d> {
         &piece[..kept]
     }
 
+    /// Whether it ends otherwise than its server says, or than it may be long; `whole` as in [`Answer::into_reply`].
+    pub(crate) fn breaks_off(&self, whole: bool) -> bool {
+        !self.full && (!whole || self.fault.is_some())
+    }
+
     /// The reply, once the stream has ended; `whole` says that it ended as it should.
     pub(crate) fn into_reply(self, model: &str, sent: &Sent, whole: bool) -> Reply {
         let usage = self.usage(sent);

@@ -1,8 +1,9 @@
 //! One exchange with a server: the request goes out, the answer comes in, and it is decided what it was.
 //!
 //! Start at [`attempt`]. What always holds: each wait has its own deadline; what comes is bounded; half an answer never
-//! passes for a whole one, and once something usable has come the exchange is a reply and no failure. What a server may
-//! have worked on is in the failure's usage: it is on the provider's bill, whether or not anything of it was heard.
+//! passes for a whole one, and once something usable has come for an agent the exchange is a reply and no failure. What a
+//! server may have worked on is in the failure's usage: it is on the provider's bill, whether or not anything of it was
+//! heard.
 //! Deliberately absent: trying again, which is the pool's.
 
 use std::time::Duration;
@@ -240,7 +241,7 @@ async fn read(
             let broken = |data: &str| serde_json::from_str::<IgnoredAny>(data).is_err();
             // Its bound was kept while it was read. What is cut in the middle of an event is cut, and no fault.
             let _ = reader.finish(&mut |data| {
-                if !(cut && broken(data)) {
+                if !((cut || answer.understood) && broken(data)) {
                     event(data, answer, target)
                 }
             });
@@ -342,8 +343,18 @@ fn conclude(mut answer: Answer<'_>, end: End, target: &Target<'_>, sent: &Sent) 
     // An end without the provider's own mark is a cut: half an answer must not pass for a whole one. With the mark it is
     // whole, however the connection ends after it.
     let whole = answer.finish.is_some() || answer.ended && matches!(end, End::Whole);
-    if answer.usable() {
+    if answer.usable() && !(target.program && answer.breaks_off(whole)) {
         return Ok(answer.into_reply(target.name, sent, whole));
+    }
+    if answer.usable() {
+        // A program would take it for one that ends at its limit.
+        let early = || transient(format!("the answer of {} broke off before its end", target.host));
+        let failure = match (answer.fault.take(), end) {
+            (Some(failure), _) | (None, End::NoAnswer(failure) | End::Page(failure) | End::Cut(failure)) => failure,
+            (None, End::Whole) => early(),
+        };
+        let failure = Failure { usage: Some(answer.usage(sent)), ..failure };
+        return Err(if target.config.reasoning { answer.unheard(sent, failure) } else { failure });
     }
     let early = || transient(format!("{} ended its answer before there was one", target.host));
     Err(match (answer.fault.take(), end) {

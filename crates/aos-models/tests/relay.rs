@@ -505,6 +505,79 @@ async fn a_stream_that_breaks_off_anywhere_ends_with_an_error_of_its_own() {
     }
 }
 
+/// Where the model's server ended its answer early and in good order, that passed for a whole one, with half an event at its
+/// end.
+#[tokio::test]
+async fn a_stream_that_ends_before_its_answer_does_is_broken() {
+    for (provider, format) in PROVIDERS.into_iter().flat_map(|provider| FORMATS.map(|format| (provider, format))) {
+        let mut body = request(format, true);
+        if format == Format::Chat {
+            body["stream_options"] = json!({"include_usage": true});
+        }
+        let text = "a word and another ".repeat(9);
+        let answer = || Answer { chunk_bytes: 3, write_bytes: 50, ..Answer::text(&text) };
+        let server = start(vec![Rule::always(vec![answer()])]).await;
+        let (whole, _) = all(relay(&pool(&server, provider), format, &body).await.unwrap()).await;
+        for after_bytes in (900..1200).step_by(7) {
+            let end = Some(Fault::End { after_bytes });
+            let server = start(vec![Rule { fault: end, ..Rule::always(vec![answer()]) }]).await;
+            let (answer, ended) = all(relay(&pool(&server, provider), format, &body).await.unwrap()).await;
+            let at = format!("{format:?} of {provider:?} after {after_bytes}: {answer}");
+            let data: Vec<&str> = answer.lines().filter_map(|line| line.strip_prefix("data:")).collect();
+            assert!(data.iter().all(|data| serde_json::from_str::<Value>(data).is_ok()), "{at}");
+            assert!(data.last().unwrap().contains("broke off before its end") && !ended.whole, "{at}");
+            assert!(ended.usage.estimated && (1..300).contains(&ended.usage.output_tokens), "{at}");
+            assert!(answer.contains("a w") && !whole.contains("broke off"), "{at}");
+        }
+    }
+}
+
+/// What is not streamed is refused, and paid as far as it was made: to a program it was an answer that ends at its limit.
+#[tokio::test]
+async fn an_answer_put_into_another_format_that_breaks_off_is_none() {
+    for (provider, format, thinks) in [
+        (Provider::Openai, Format::Messages, false),
+        (Provider::Anthropic, Format::Chat, false),
+        (Provider::Gemini, Format::Responses, false),
+        (Provider::Gemini, Format::Responses, true),
+    ] {
+        let end = Some(Fault::End { after_bytes: 1000 });
+        let text = Answer { chunk_bytes: 3, ..Answer::text("a word and another ".repeat(9)) };
+        let server = start(vec![Rule { fault: end, ..Rule::always(vec![text]) }]).await;
+        let mut body = request(format, false);
+        if thinks {
+            body["reasoning"] = json!({"effort": "low"});
+        }
+        let refused = relay(&pool(&server, provider), format, &body).await;
+        let Err(Refusal::Failed(failure)) = refused else { panic!("{provider:?} {format:?}: {refused:?}") };
+        assert!(failure.message.contains("broke off before its end"), "{failure:?}");
+        let usage = failure.usage.unwrap();
+        assert!(usage.estimated && usage.output_tokens > 0, "{provider:?}: {usage:?}");
+        assert_eq!((usage.output_tokens == 300, server.count()), (thinks, 1), "{provider:?}: {usage:?}");
+    }
+}
+
+/// A last event without its empty line is one all the same, and gets it.
+#[tokio::test]
+async fn a_whole_stream_without_its_last_line_is_whole() {
+    for (provider, format) in [(Provider::Openai, Format::Chat), (Provider::Anthropic, Format::Messages)] {
+        let mut body = request(format, true);
+        if format == Format::Chat {
+            body["stream_options"] = json!({"include_usage": true});
+        }
+        let rule = || Rule::always(vec![Answer::text("drop")]);
+        let server = start(vec![rule()]).await;
+        let (whole, _) = all(relay(&pool(&server, provider), format, &body).await.unwrap()).await;
+        for (short, rest) in [(1, &whole[..]), (2, &whole), (6, whole.trim_end().rsplit_once("\n\n").unwrap().0)] {
+            let fault = Some(Fault::End { after_bytes: whole.len() - short });
+            let server = start(vec![Rule { fault, ..rule() }]).await;
+            let (told, ended) = all(relay(&pool(&server, provider), format, &body).await.unwrap()).await;
+            assert_eq!((told.trim_end(), ended.whole), (rest.trim_end(), true), "{format:?} without {short}");
+            assert!(told.ends_with("\n\n"), "{format:?} without {short}: {told:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn betas_reach_anthropics_servers_and_nobody_else() {
     let body = |format| Bytes::from(request(format, false).to_string());

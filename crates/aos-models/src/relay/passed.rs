@@ -223,7 +223,12 @@ impl Passed {
                     Some(events) => return Some(events),
                     None => continue,
                 },
-                Ok(Ok(None)) => None,
+                Ok(Ok(None)) => {
+                    // The last event may lack its empty line.
+                    self.meter.finish();
+                    let early = || transient(format!("the answer of {} broke off before its end", self.host));
+                    (!self.meter.is_whole()).then(early)
+                }
                 Ok(Err(error)) => Some(client::failed(error, &self.host, self.near)),
                 Err(_) if finished => None,
                 Err(_) if Instant::now() >= self.end => {
@@ -234,9 +239,8 @@ impl Passed {
             self.over = true;
             self.meter.finish();
             self.whole = broken.is_none();
-            let rest = std::mem::take(&mut self.sieve.kept).freeze();
             return match broken {
-                None => Some(rest).filter(|rest| !rest.is_empty()),
+                None => self.sieve.rest(),
                 // Half an event is no program's: the error would be read as its end.
                 Some(failure) => Some(match self.meter.format {
                     Format::Chat | Format::Responses | Format::Embeddings => chat::error_event(&failure),
@@ -292,6 +296,24 @@ impl Sieve {
         self.looked = self.kept.len();
         (!passed.is_empty()).then(|| passed.freeze())
     }
+
+    /// What the end of the stream makes of what has come since the last whole event: an event where only its empty line is
+    /// missing, which it gets; half an event is no program's.
+    fn rest(&mut self) -> Option<Bytes> {
+        let mut rest = std::mem::take(&mut self.kept);
+        if !is_all_there(&rest) || (!self.all && tells_usage_only(&rest)) {
+            return None;
+        }
+        rest.extend_from_slice(b"\n\n");
+        Some(rest.freeze())
+    }
+}
+
+/// Whether an event lacks nothing but its empty line.
+fn is_all_there(event: &[u8]) -> bool {
+    let mut data = event.split(|byte| matches!(byte, b'\n' | b'\r')).filter_map(|line| line.strip_prefix(b"data:"));
+    let reads = |line: &[u8]| line == b"[DONE]" || serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok();
+    data.next().is_some_and(|line| reads(line.trim_ascii())) && data.next().is_none()
 }
 
 fn tells_usage_only(event: &[u8]) -> bool {
@@ -342,6 +364,11 @@ impl Meter {
     fn finish(&mut self) {
         let (format, answer) = (self.format, &mut self.answer);
         let _ = self.reader.as_mut().map(|reader| reader.finish(&mut |data| event(format, data, answer)));
+    }
+
+    /// Whether its server has said that it ends here. Of what could not be read nobody knows.
+    fn is_whole(&self) -> bool {
+        self.answer.finish.is_some() || self.answer.ended || self.reader.is_none()
     }
 
     /// Takes an answer that is whole; whether it is one.

@@ -81,7 +81,7 @@ pub(super) async fn tell(
         }
     };
     if !asked.stream {
-        let reply = inference.await?;
+        let reply = inference.await.map_err(|failure| thought(failure, unheard))?;
         let body = match asked.format {
             Format::Chat => chat::whole(&reply, &asked.model, &id),
             Format::Responses => responses::whole(&reply, &asked.model, &id),
@@ -115,6 +115,15 @@ pub(super) async fn tell(
     Ok(Relayed { status: 200, content_type: "text/event-stream", kind: Kind::Told(Box::new(told)) })
 }
 
+/// A failure in the middle of an answer that was asked to think: not all of that is heard, and it may be so many tokens.
+fn thought(failure: Failure, unheard: Option<u32>) -> Failure {
+    let usage = failure.usage.map(|usage| match unheard {
+        Some(most) if usage.estimated => Usage { output_tokens: usage.output_tokens.max(most.into()), ..usage },
+        _ => usage,
+    });
+    Failure { usage, ..failure }
+}
+
 /// An answer that is whole, told as if it came in.
 fn retell(reply: &Reply, told: impl Fn(Delta)) {
     if !reply.text.is_empty() {
@@ -135,7 +144,7 @@ impl Told {
             Some(delta) = self.deltas.recv() => self.take(&delta),
             answered = inference => match answered {
                 Ok(reply) => self.over(Ok(reply)),
-                Err(failure) => return Err(failure),
+                Err(failure) => return Err(thought(failure, self.unheard)),
             },
         }
         Ok(())
@@ -173,7 +182,10 @@ impl Told {
                 self.whole = reply.stop != Stop::Length;
                 self.writer.end(&reply, &mut self.ready);
             }
-            Err(failure) => self.writer.broken(&failure, &mut self.ready),
+            Err(failure) => {
+                self.usage = failure.usage.unwrap_or(self.usage);
+                self.writer.broken(&failure, &mut self.ready);
+            }
         }
     }
 

@@ -279,6 +279,11 @@ pub enum Fault {
         /// How many.
         after_bytes: usize,
     },
+    /// The answer ends after so many bytes as if it were whole.
+    End {
+        /// How many.
+        after_bytes: usize,
+    },
     /// Nothing more comes after so many bytes of the answer, and the connection stays.
     Stall {
         /// How many.

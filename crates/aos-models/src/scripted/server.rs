@@ -411,6 +411,7 @@ fn send(
             return Ok(response(StatusCode::OK, content_type, Sending::whole(body.clone().into())));
         }
         Some(Fault::Cut { after_bytes }) => (bytes_max, end) = (*after_bytes, vec![Piece::Flush, Piece::Abort]),
+        Some(Fault::End { after_bytes }) => bytes_max = *after_bytes,
         Some(Fault::Stall { after_bytes }) => (bytes_max, end) = (*after_bytes, vec![Piece::Stall]),
         Some(Fault::Event { after_bytes, data }) => {
             let mut bytes = 0;
