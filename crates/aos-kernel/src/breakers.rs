@@ -8,13 +8,12 @@
 use aos_abi::entry::CircuitState;
 use aos_abi::inference::{Failure, FailureKind};
 use aos_abi::model::ModelSpec;
-use aos_abi::{Body, EffectId, Pid};
+use aos_abi::process::Mode;
+use aos_abi::{Body, CallError, Code, EffectId, Pid};
 
+use crate::scheduler::{WALL_MS, Wall};
 use crate::table::PageStore;
 use crate::{Kernel, circuit};
-
-/// A server that wants quiet for longer than this has a quota that is used up, in milliseconds.
-const WALL_MS: u64 = 60_000;
 
 impl<P: PageStore> Kernel<P> {
     /// Why a model is not to be asked now, in words.
@@ -123,10 +122,57 @@ impl<P: PageStore> Kernel<P> {
     /// A server says that it takes nothing for long.
     fn note_quota(&mut self, pid: Pid, model: &str, failure: &Failure) {
         let Some(wait) = failure.retry_after_ms.filter(|wait| *wait >= WALL_MS) else { return };
-        let (until, why) = (self.globals.at.plus_millis(wait), failure.message.clone());
+        let wall = Wall {
+            until: self.globals.at.plus_millis(wait),
+            message: failure.message.clone(),
+            hint: failure.hint.clone(),
+            lasting: failure.kind == FailureKind::Permanent,
+        };
+        self.tell_of_wall(pid, model, &wall);
+        self.globals.scheduler.put_wall(model, wall);
+    }
+
+    fn tell_of_wall(&mut self, pid: Pid, model: &str, wall: &Wall) {
+        let (until, why) = (wall.until, wall.message.clone());
         let (of, state) = (model.to_owned(), CircuitState::Quota);
         self.fact(pid, Body::Circuit { of, state, until: Some(until), why });
         self.with(pid, |process| process.course.note = format!("the quota of `{model}` is used up until {until}"));
+    }
+
+    /// Whether an agent that is about to wait for its model ends or stops instead: a quota is used up that a person has to
+    /// mend. It is told of any as whoever met it first was, since nothing else says why it waits.
+    pub(crate) fn meets_wall(&mut self, pid: Pid) -> bool {
+        let Some(model) = self.table.get(pid).map(|process| process.model.clone()) else { return false };
+        let Some(wall) = self.globals.scheduler.wall(&model, self.globals.at).cloned() else { return false };
+        if !self.globals.scheduler.waits(&model, pid) {
+            self.tell_of_wall(pid, &model, &wall);
+        }
+        if wall.lasting {
+            self.unqueue(pid);
+            self.give_up(pid, &format!("model `{model}`: {}", wall.message), wall.hint.as_deref());
+        }
+        wall.lasting
+    }
+
+    /// A quota may have been found used up: whoever waits for the model goes to another one, or is told.
+    pub(crate) fn look_at_wall(&mut self, model: &str) {
+        let Some(wall) = self.globals.scheduler.wall(model, self.globals.at).cloned() else { return };
+        for pid in self.globals.scheduler.waiting(model) {
+            if self.table.get(pid).is_some_and(|process| process.mode == Mode::Program) {
+                self.ask_elsewhere(pid, model);
+            } else if !self.goes_elsewhere(pid, model) {
+                self.tell_of_wall(pid, model, &wall);
+                self.meets_wall(pid);
+            }
+        }
+    }
+
+    /// What keeps a program from a model for longer than it would wait.
+    pub(crate) fn walled(&self, model: &str) -> Option<CallError> {
+        let now = self.globals.at;
+        let Wall { until, message, hint, .. } = self.globals.scheduler.wall(model, now)?;
+        let error = CallError::new(Code::Again, format!("the quota of `{model}` is used up until {until}: {message}"));
+        Some(CallError { hint: hint.clone(), retry_after_ms: Some(until.millis_since(now)), ..error })
     }
 
     fn answers_again(&mut self, pid: Pid, of: String) {

@@ -59,6 +59,7 @@ impl<P: PageStore> Kernel<P> {
         // The server wants quiet whoever asked, and whether or not that one still lives.
         if let InferenceOutcome::Failed { failure: Failure { retry_after_ms: Some(wait), .. } } = outcome {
             self.globals.scheduler.quiet(model, self.globals.at.plus_millis(*wait));
+            self.look_at_wall(model);
         }
         if !self.is_awaited((pid, effect, model), race, outcome, personal) {
             // It was paid for, and that is all.

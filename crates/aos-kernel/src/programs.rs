@@ -216,12 +216,11 @@ impl<P: PageStore> Kernel<P> {
         if ask.only {
             let error = CallError::new(Code::Inval, "embeddings are made by a model that is named");
             let error = error.hint(said_usable(&usable));
-            return if named {
-                let choice = Choice { model: ask.wanted.clone(), why: String::new() };
-                Ok(Some(choice).filter(|choice| !ask.tried.contains(&choice.model)))
-            } else {
-                Err(error)
-            };
+            if !named {
+                return Err(error);
+            }
+            let choice = Choice { model: ask.wanted.clone(), why: String::new() };
+            return self.first_open(ask, vec![choice]);
         }
         let now = self.globals.at;
         let process = self.table.get(pid);
@@ -268,7 +267,41 @@ impl<P: PageStore> Kernel<P> {
         if said.order.is_empty() && !candidates.is_empty() {
             return Err(unable(&said.barred, ask));
         }
-        Ok(said.order.into_iter().find(|choice| !ask.tried.contains(&choice.model)))
+        self.first_open(ask, said.order)
+    }
+
+    /// The first of these that has not failed a request, and has a quota left for it; an error where none has, since no
+    /// program waits for the end of one.
+    fn first_open(&self, ask: &Ask, order: Vec<Choice>) -> Result<Option<Choice>, CallError> {
+        let mut soonest: Option<CallError> = None;
+        for choice in order.into_iter().filter(|choice| !ask.tried.contains(&choice.model)) {
+            let Some(error) = self.walled(&choice.model) else { return Ok(Some(choice)) };
+            if soonest.as_ref().is_none_or(|before| error.retry_after_ms < before.retry_after_ms) {
+                soonest = Some(error);
+            }
+        }
+        soonest.map_or(Ok(None), Err)
+    }
+
+    /// What a program has asked a model that takes nothing for long goes to another one, or is refused.
+    pub(crate) fn ask_elsewhere(&mut self, pid: Pid, model: &str) {
+        self.globals.scheduler.remove(model, pid);
+        let asks = self.with(pid, |process| {
+            let (of, kept) = std::mem::take(&mut process.asks).into_iter().partition(|ask| ask.model == model);
+            process.asks = kept;
+            of
+        });
+        let asks: std::collections::VecDeque<Ask> = asks.unwrap_or_default();
+        for ask in asks {
+            match self.next_model(pid, &ask) {
+                Ok(Some(choice)) => self.put(pid, ask, choice),
+                Ok(None) => {
+                    let error = self.none_serves(pid);
+                    self.refuse(pid, ask.request, error);
+                }
+                Err(error) => self.refuse(pid, ask.request, error),
+            }
+        }
     }
 
     /// Whether what a program may spend on a model has an end: a budget in dollars is none for a model elsewhere that has no
@@ -458,6 +491,7 @@ impl<P: PageStore> Kernel<P> {
         };
         if let Some(wait) = failure.retry_after_ms {
             self.globals.scheduler.quiet(&model, self.globals.at.plus_millis(wait));
+            self.look_at_wall(&model);
         }
         let lives = self.table.get(pid).is_some_and(|process| !process.exited());
         if lives && matches!(failure.kind, FailureKind::Transient | FailureKind::Permanent) {
@@ -466,7 +500,9 @@ impl<P: PageStore> Kernel<P> {
                 return self.put(pid, ask, next);
             }
         }
-        self.perform(Effect::Refuse { request: ask.request, error: as_error(&model, failure) });
+        let wall = failure.retry_after_ms.and_then(|_| self.walled(&model));
+        let error = wall.unwrap_or_else(|| as_error(&model, failure));
+        self.perform(Effect::Refuse { request: ask.request, error });
     }
 
     /// A program has hung up before its request was served.

@@ -162,7 +162,9 @@ pub fn route(signals: &Signals<'_>, candidates: &[Candidate<'_>]) -> Route {
         .map(|(nth, (_, _, candidate, mut why))| {
             if nth == 0 && !passed.is_empty() {
                 why = format!("{why}; {}", passed.join(", "));
-            } else if nth > 0 && weight(signals, candidate) > 0 {
+            }
+            // What has just failed is asked again for want of another.
+            if weight(signals, candidate) > 0 && (nth > 0 || candidate.down.is_some()) {
                 why = format!("{why}; it {}", against(signals, candidate));
             }
             Choice { model: candidate.name.to_owned(), why }

@@ -20,6 +20,9 @@ const AGED_MS: u64 = 20_000;
 const AGED_EVERY: u32 = 4;
 /// Weight of an answered token against a sent one, as in the paper.
 const OUTPUT_WEIGHT: u64 = 2;
+/// A server that wants quiet for longer than this has a quota that is used up, in milliseconds: it is no pause that anybody
+/// sits out unasked.
+pub(crate) const WALL_MS: u64 = 60_000;
 /// The span of "per minute" limits, in milliseconds.
 const MINUTE_MS: u64 = 60_000;
 
@@ -43,8 +46,23 @@ struct Queue {
     started: u32,
     /// The server asked for quiet until then.
     not_before: Timestamp,
+    /// It said so because a quota is used up.
+    wall: Option<Wall>,
     /// Starts of the last minute with their tokens.
     minute: VecDeque<(Timestamp, u64)>,
+}
+
+/// A quota that is used up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Wall {
+    /// Until when.
+    pub until: Timestamp,
+    /// What the server said.
+    pub message: String,
+    /// The way out.
+    pub hint: Option<String>,
+    /// A person has to mend it, so that nobody waits for its end.
+    pub lasting: bool,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -151,6 +169,21 @@ impl Scheduler {
     pub fn quiet(&mut self, model: &str, until: Timestamp) {
         let queue = self.queues.entry(model.to_owned()).or_default();
         queue.not_before = queue.not_before.max(until);
+    }
+
+    /// A quota of the model's server is used up.
+    pub fn put_wall(&mut self, model: &str, wall: Wall) {
+        self.quiet(model, wall.until);
+        let queue = self.queues.entry(model.to_owned()).or_default();
+        if queue.wall.as_ref().is_none_or(|before| before.until <= wall.until) {
+            queue.wall = Some(wall);
+        }
+    }
+
+    /// The quota that keeps anybody from this model for longer than a pause.
+    #[must_use]
+    pub fn wall(&self, model: &str, now: Timestamp) -> Option<&Wall> {
+        self.queues.get(model)?.wall.as_ref().filter(|wall| now.plus_millis(WALL_MS) <= wall.until)
     }
 
     /// Until when the model's server wants quiet.

@@ -111,7 +111,7 @@ impl<P: PageStore> Kernel<P> {
         if self.is_useless(pid) {
             return;
         }
-        if !self.choose(pid) {
+        if !self.choose(pid) || self.meets_wall(pid) {
             return;
         }
         let Some(process) = self.table.get(pid) else { return };

@@ -555,6 +555,97 @@ fn a_quota_that_is_used_up_is_told_with_its_end() {
     ");
 }
 
+/// Only the request that met it was told: whoever came later waited for hours with no word of why.
+#[test]
+fn whoever_meets_a_quota_later_is_told_as_the_first_was() {
+    let told = told(
+        r#"
+        spawn oneshot model=big one
+        spawn oneshot model=big two
+        2 fails transient 3600000
+        spawn oneshot model=big three
+        spawn program model=big
+        key 5
+        ask 5 1 big 100
+        ask 5 2 auto 100
+        after 3595
+        ask 5 3 big 100
+        after 6
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > spawn oneshot model=big one
+      → infer 2 turn [task]
+    > spawn oneshot model=big two
+      → infer 3 turn [task]
+    > 2 fails transient 3600000
+    2 circuit big Quota until 2026-11-22T01:00:00.000Z it failed
+    > spawn oneshot model=big three
+    4 circuit big Quota until 2026-11-22T01:00:00.000Z it failed
+    > spawn program model=big
+    > key 5
+    > ask 5 1 big 100
+      → refuse 1: EAGAIN the quota of `big` is used up until 2026-11-22T01:00:00.000Z: it failed
+    > ask 5 2 auto 100
+    5 runs on tiny: `nano` is the lowest tier that may serve
+    5 sets aside $0.00124, 12400 tokens
+      → serve 5 2 by tiny, at most 100
+    > after 3595
+    > ask 5 3 big 100
+    > after 6
+    5 sets aside $0.124, 12400 tokens
+      → infer 4 turn [task]
+      → serve 5 3 by big, at most 100
+      → infer 2 turn [task]
+    ");
+}
+
+/// What a person has to mend ends a task at once, also that of whoever waits for the model or comes to it later.
+#[test]
+fn a_quota_that_a_person_has_to_mend_ends_the_later_ones_too() {
+    let told = told(
+        r#"
+        model big limit=1
+        spawn program model=big
+        key 2
+        times 2 spawn oneshot model=big go
+        ask 2 1 big 100
+        spawn resident model=big go
+        3 fails permanent 3600000
+        spawn oneshot model=big go
+        spawn oneshot model=auto go
+        after 3600
+        spawn oneshot model=big go
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > model big limit=1
+    > spawn program model=big
+    > key 2
+    > times 2 spawn oneshot model=big go
+      → infer 3 turn [task]
+    > ask 2 1 big 100
+    > spawn resident model=big go
+    > 3 fails permanent 3600000
+    3 circuit big Quota until 2026-11-22T01:00:00.000Z it failed
+    4 circuit big Quota until 2026-11-22T01:00:00.000Z it failed
+    4 exited 1: model `big`: it failed; do this
+    5 circuit big Quota until 2026-11-22T01:00:00.000Z it failed
+    5 stopped: model `big`: it failed; do this; then `aos resume 5`
+    3 exited 1: model `big`: it failed; do this
+      → refuse 1: EAGAIN the quota of `big` is used up until 2026-11-22T01:00:00.000Z: it failed
+    > spawn oneshot model=big go
+    6 circuit big Quota until 2026-11-22T01:00:00.000Z it failed
+    6 exited 1: model `big`: it failed; do this
+    > spawn oneshot model=auto go
+    7 runs on tiny: `nano` is the lowest tier that may serve
+      → infer 7 turn [task]
+    > after 3600
+    > spawn oneshot model=big go
+      → infer 8 turn [task]
+    ");
+}
+
 #[test]
 fn what_fails_on_this_machine_is_no_fault_of_the_server() {
     let told = told(
