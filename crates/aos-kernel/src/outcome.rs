@@ -394,16 +394,16 @@ impl Believed {
         if !input && !output {
             return Believed { usage, input, output };
         }
-        let low = usage.reported.unwrap_or_default();
-        let reported = Reported {
-            input_tokens: low.input_tokens.or(input.then_some(usage.input_tokens)),
-            output_tokens: low.output_tokens.or(output.then_some(usage.output_tokens)),
+        // An estimate, which is rather too high, is nothing that a server has said.
+        let said = Reported {
+            input_tokens: input.then_some(usage.input_tokens),
+            output_tokens: output.then_some(usage.output_tokens),
         };
         let usage = Usage {
             input_tokens: usage.input_tokens.min(input_most),
             output_tokens: usage.output_tokens.min(output_most),
+            reported: if usage.estimated { usage.reported } else { Some(said) },
             estimated: true,
-            reported: Some(reported),
             ..usage
         };
         Believed { usage, input, output }
@@ -421,12 +421,12 @@ impl Believed {
     /// Why it is the most that it can be, where more is said.
     pub(crate) fn why(&self) -> Option<String> {
         let said = self.usage.reported.unwrap_or_default();
-        let told = |beyond: bool, tokens: Option<u64>, most: u64, way: &str| {
-            let tokens = tokens.filter(|_| beyond)?;
+        let told = |tokens: Option<u64>, most: u64, way: &str| {
+            let tokens = tokens.filter(|tokens| *tokens > most)?;
             Some(format!("{tokens} tokens {way}, where at most {most} can have been"))
         };
-        let input = told(self.input, said.input_tokens, self.usage.input_tokens, "sent");
-        let output = told(self.output, said.output_tokens, self.usage.output_tokens, "answered");
+        let input = told(said.input_tokens, self.usage.input_tokens, "sent");
+        let output = told(said.output_tokens, self.usage.output_tokens, "answered");
         let parts: Vec<String> = [input, output].into_iter().flatten().collect();
         (!parts.is_empty()).then(|| format!("its server reported {}", parts.join(", and ")))
     }
@@ -532,6 +532,10 @@ mod tests {
             prop_assert_eq!(believed.usage.reported.unwrap_or_default(), reported);
             prop_assert_eq!((believed.usage.estimated, believed.why().is_some()), (more_in || more_out, more_in || more_out));
             prop_assert!(believed.usage.input_tokens + believed.usage.output_tokens <= reserved);
+            // An estimate is cut off likewise, and is nobody's word.
+            let estimate = Believed::of(Usage { estimated: true, ..said }, reserved, max_output);
+            prop_assert_eq!((estimate.usage.reported, estimate.why()), (None, None));
+            prop_assert_eq!(estimate.cost(price), believed.cost(price));
         }
     }
 }
