@@ -269,6 +269,51 @@ async fn what_is_inside_the_program_is_held_to_the_same() {
     assert!(failure.message.contains("not part of this pool"), "{failure:?}");
 }
 
+/// Whatever came was passed on: vectors of another length than the table says, and none at all.
+#[tokio::test]
+async fn a_program_gets_a_vector_for_each_text_of_as_many_numbers_as_there_should_be() {
+    let packed = base64(&[0.1, 0.2, 0.3, 0.4]);
+    let relay = async |data: Value, asks: Value| {
+        let body = json!({"data": data, "usage": {"prompt_tokens": 7}}).to_string();
+        let served = serve(move |_, _| (Some(200), body.clone()));
+        let pool = Arc::new(pool(&served, Some(4)));
+        let mut request = json!({"model": "m"});
+        request.as_object_mut().unwrap().extend(asks.as_object().unwrap().clone());
+        let asked = Asked::read(Format::Embeddings, Bytes::from(request.to_string())).unwrap();
+        match pool.relay("m", &asked, 0, EffectId { cause: Lsn(1), nth: 0 }, None).await {
+            Ok(_) => "passed on".to_owned(),
+            Err(Refusal::Failed(failure)) => {
+                assert_eq!(
+                    (failure.kind, failure.usage.map(|usage| usage.input_tokens)),
+                    (FailureKind::Permanent, Some(7))
+                );
+                format!("{}; {}", failure.message, failure.hint.unwrap())
+            }
+            Err(Refusal::Misfit(misfit)) => panic!("{misfit:?}"),
+        }
+    };
+    let of = |vectors: &[Value]| json!(vectors.iter().map(|vector| json!({"embedding": vector})).collect::<Vec<_>>());
+    let (four, five) = (json!([0.1, 0.2, 0.3, 0.4]), json!([1, 2, 3, 4, 5]));
+    assert_eq!(relay(of(std::slice::from_ref(&four)), json!({"input": ["a"]})).await, "passed on");
+    assert_eq!(relay(of(&[json!(packed)]), json!({"input": ["a"]})).await, "passed on");
+    assert_eq!(relay(of(&[json!([1, 2])]), json!({"input": ["a"], "dimensions": 2})).await, "passed on");
+    for (data, asks, words) in [
+        (
+            of(std::slice::from_ref(&five)),
+            json!({"input": ["a"]}),
+            "a vector of 5 numbers, and 4 were to come; write `dimension = 5`",
+        ),
+        (of(&[four.clone(), five]), json!({"input": ["a", "b"]}), "a vector of 5 numbers"),
+        (of(std::slice::from_ref(&four)), json!({"input": ["a"], "dimensions": 2}), "leave `dimensions` out"),
+        (of(&[]), json!({"input": ["a"]}), "0 vectors for 1 texts"),
+        (of(&[four]), json!({"input": ["a", "b"]}), "1 vectors for 2 texts"),
+        (of(&[json!([])]), json!({"input": ["a"]}), "a vector of 0 numbers"),
+    ] {
+        let said = relay(data, asks).await;
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
 /// The vectors of many texts are larger than any text is; what is larger than that has been paid, and is not asked for again.
 #[tokio::test]
 async fn a_program_gets_vectors_as_large_as_its_texts_allow() {

@@ -26,8 +26,9 @@ use crate::config::Provider;
 use crate::embed::{TEXTS_MAX, Vector};
 use crate::engine::Asker;
 use crate::exchange::WIRE_BYTES_MAX;
-use crate::failure::transient;
+use crate::failure::{permanent, transient};
 use crate::pool::Pool;
+use crate::target::Target;
 use crate::wire::{Count, lenient};
 
 /// Bytes of one vector in an answer: 4,096 numbers, each written with all its digits on a line of its own.
@@ -92,7 +93,9 @@ pub(super) fn holds_texts(body: &[u8]) -> Result<(), Misfit> {
         return Ok(());
     }
     Err(Misfit::new("`input` is no text, so that it cannot be looked at for personal data")
-        .hint("send texts, not tokens"))
+        .hint(
+            "send texts, not tokens (LangChain's OpenAIEmbeddings: `check_embedding_ctx_length=False`), or name a model of this machine",
+        ))
 }
 
 /// The request with what a veil gives in the place of each text, whatever field it stands in.
@@ -295,6 +298,52 @@ pub(super) fn usage(body: &[u8], asked: &Asked) -> Option<Usage> {
             Usage { input_tokens: asked.input_tokens(), estimated: true, reported, ..Usage::default() }
         }
     })
+}
+
+/// Whether an answer has a vector for each text, of as many numbers as were asked for or are configured.
+pub(super) fn fit(body: &[u8], asked: &Asked, target: &Target<'_>) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct Vectors<'a> {
+        #[serde(borrow)]
+        data: Vec<Made<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Made<'a> {
+        #[serde(borrow)]
+        embedding: &'a RawValue,
+    }
+    #[derive(Deserialize)]
+    struct Wanted {
+        #[serde(default, deserialize_with = "lenient")]
+        dimensions: Option<usize>,
+    }
+    let wrong = |what: String, hint: String| Err(permanent(format!("{} sent {what}", target.host), hint));
+    let again = || "check base_url and model of the table, or ask for other texts".to_owned();
+    let Ok(Vectors { data }) = serde_json::from_slice::<Vectors<'_>>(body) else {
+        return wrong("vectors of another form".to_owned(), again());
+    };
+    let texts = Most::of(asked).texts;
+    if data.len() != texts {
+        return wrong(format!("{} vectors for {texts} texts", data.len()), again());
+    }
+    let wanted = serde_json::from_slice::<Wanted>(&asked.body).ok().and_then(|wanted| wanted.dimensions);
+    let Some(dimension) = wanted.or(target.config.dimension.map(|numbers| numbers as usize)) else { return Ok(()) };
+    let other = data.iter().map(|made| numbers_in(made.embedding.get())).find(|numbers| *numbers != dimension);
+    let Some(other) = other else { return Ok(()) };
+    let hint = match wanted {
+        Some(_) => "leave `dimensions` out; the model does not keep to it".to_owned(),
+        None => format!("write `dimension = {other}` below [models.{}] in aos.toml, if it is meant", target.name),
+    };
+    wrong(format!("a vector of {other} numbers, and {dimension} were to come"), hint)
+}
+
+/// How many numbers a vector has, as a list or as base64 of 32 bit floats.
+fn numbers_in(vector: &str) -> usize {
+    match vector.strip_prefix('"') {
+        Some(packed) => packed.trim_end_matches(['"', '=']).len() * 3 / 4 / 4,
+        None if vector.trim_matches(['[', ']']).trim().is_empty() => 0,
+        None => vector.bytes().filter(|byte| *byte == b',').count() + 1,
+    }
 }
 
 #[cfg(test)]

@@ -182,6 +182,9 @@ async fn take(
             let most = embeddings::Most::of(asked);
             let body = exchange::within(most.bytes(), most.beyond(), response, target, deadlines, &sent).await?;
             let usage = embeddings::usage(&body, asked);
+            if let Some(usage) = usage {
+                embeddings::fit(&body, asked, target).map_err(|failure| Failure { usage: Some(usage), ..failure })?;
+            }
             (body, usage)
         }
         Format::Chat | Format::Responses | Format::Messages => {
