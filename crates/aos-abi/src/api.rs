@@ -141,6 +141,10 @@ pub struct Started {
     /// Of its grants, those that go beyond its policy role: they have an effect only as far as that goes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beyond_role: Vec<String>,
+    /// Models elsewhere that may serve it and whose price is not known, where its budget, or else the day's, is in dollars:
+    /// that does not hold for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unpriced: Vec<String>,
 }
 
 /// `POST /v1/processes/{pid}/stdin`.

@@ -296,6 +296,19 @@ impl<P: PageStore> Kernel<P> {
         Ok(RouteView { asked: asked_text, order: shown(said.order), barred: shown(said.barred) })
     }
 
+    /// The models elsewhere without a known price for which a budget in dollars would not hold: of all that may serve, where
+    /// the process has one of its own; of the day's budget alone, only the first choice is worth a word each time.
+    pub fn unpriced(&mut self, request: &RouteRequest, own_budget: bool) -> Vec<String> {
+        let config = std::sync::Arc::clone(&self.config);
+        if !own_budget && config.usd_per_day.is_none() {
+            return Vec::new();
+        }
+        let Ok(RouteView { order, .. }) = self.route_view(request) else { return Vec::new() };
+        let most = if own_budget { order.len() } else { 1 };
+        let unpriced = |name: &String| config.models.get(name).is_some_and(|spec| !spec.local && spec.price.is_none());
+        order.into_iter().take(most).map(|choice| choice.model).filter(unpriced).collect()
+    }
+
     /// Reads what a process is to run on.
     ///
     /// # Errors

@@ -874,6 +874,43 @@ fn a_server_that_says_too_much_is_paid_all_that_was_set_aside() {
     "#);
 }
 
+/// A process with a budget ran on a model without a known price with no word of it.
+#[test]
+fn a_budget_in_dollars_says_for_which_models_it_does_not_hold() {
+    let told = replay(
+        r#"
+        model bare tier=small
+        model paid tier=small price=2
+        only bare,paid
+        unpriced bare own
+        unpriced paid own
+        unpriced auto own
+        unpriced bare
+        day 1
+        unpriced bare
+        unpriced auto
+        "#,
+    );
+    assert_snapshot!(told, @"
+    > model bare tier=small
+    > model paid tier=small price=2
+    > only bare,paid
+    > unpriced bare own
+    holds not for: bare
+    > unpriced paid own
+    holds not for: 
+    > unpriced auto own
+    holds not for: bare
+    > unpriced bare
+    holds not for: 
+    > day 1
+    > unpriced bare
+    holds not for: bare
+    > unpriced auto
+    holds not for: 
+    ");
+}
+
 /// One thing that happens to a tree of processes.
 fn step() -> impl Strategy<Value = String> {
     let pid = || 2u32..9;

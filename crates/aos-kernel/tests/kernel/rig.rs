@@ -35,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use aos_abi::api::RouteRequest;
 use aos_abi::entry::{
     Asked, Configured, Cut, Examined, InferenceOutcome, Inner, Key, NetRequest, Outcome, Personal, ProposalState,
     Requested, ServedOutcome, Took, Verdict, WebhookRequest,
@@ -405,6 +406,11 @@ impl Rig {
             "usage" => {
                 let (input_tokens, output_tokens) = (first.parse().unwrap(), tail.parse().unwrap());
                 self.usage = Some(Usage { input_tokens, output_tokens, ..Usage::default() });
+            }
+            "unpriced" => {
+                let asked = RouteRequest { model: Some(first.to_owned()), ..RouteRequest::default() };
+                let said = self.kernel.unpriced(&asked, tail == "own");
+                let _ = writeln!(self.out, "holds not for: {}", said.join(", "));
             }
             "latency" => self.latency_ms = first.parse().unwrap(),
             "route" => {

@@ -33,6 +33,14 @@ pub(super) fn lacks(cx: &Context, request: &SpawnRequest, started: &Started) {
         let grant = clean_line(grant);
         cx.note(&format!("the grant `{grant}` goes beyond its role, and has an effect only as far as that goes"));
     }
+    if !started.unpriced.is_empty() {
+        let models: Vec<String> = started.unpriced.iter().map(|model| format!("`{}`", clean_line(model))).collect();
+        let budget = if request.budget.usd.is_some() { "its budget" } else { "the day's budget" };
+        cx.note(&format!(
+            "{budget} in dollars does not hold for {}: no price is known (`price` in aos.toml, 0 where nothing is paid)",
+            models.join(", ")
+        ));
+    }
 }
 
 /// Sends a signal.

@@ -428,6 +428,8 @@ impl System for Daemon {
             _ => None,
         };
         let beyond_role = self.beyond_role(&request);
+        let (model, role, own_budget) =
+            (request.model.clone(), request.policy_role.clone(), request.budget.usd.is_some());
         let brought = self.brought(&request.files).await?;
         let staged = self.staged(&request).await?;
         let (workspaces, undo, dry_run) = (self.home.workspaces(), Arc::clone(&self.undo), request.dry_run);
@@ -450,7 +452,9 @@ impl System for Daemon {
                 Ok((pid, body))
             })
             .await?;
-        Ok(Started { pid: accepted.pid, lsn: accepted.lsn, lacks, beyond_role })
+        let asked = RouteRequest { model, role, ..RouteRequest::default() };
+        let unpriced = self.heart.look(move |kernel| kernel.unpriced(&asked, own_budget)).await?;
+        Ok(Started { pid: accepted.pid, lsn: accepted.lsn, lacks, beyond_role, unpriced })
     }
 
     async fn make_key(&self, request: KeyRequest) -> Answer<KeyMade> {
