@@ -319,6 +319,24 @@ fn what_of_a_program_cannot_be_looked_at_stays_here() {
     assert_eq!(ask(&rig, &secret, "small", "alpha").status, 200);
 }
 
+/// LangChain's client sends lists of tokens unless told otherwise, and was refused even by a model of this machine.
+#[test]
+fn lists_of_tokens_pass_where_nothing_is_kept_back_and_are_refused_with_the_way_out_elsewhere() {
+    let labels = "labels:\n  - {when: personal, to: model.remote, do: redact}\n";
+    let policy = format!("{POLICY}\n{labels}personal_data: {{detect: [email]}}\n");
+    for (local, status) in [(true, 200), (false, 400)] {
+        let model = Setup::default().model;
+        let model = if local { model } else { model.replace("local = true\n", "") };
+        let rig = Rig::with(alpha(), Setup { policy: Some(policy.clone()), model, ..Setup::default() });
+        let (_, secret) = key(&rig, &["indexer"]);
+        let body = json!({ "model": "small", "input": [[101, 2023, 102], [7]] });
+        let answer = ask_of(&rig, &secret, "/v1/embeddings", &body);
+        assert_eq!(answer.status, status, "{answer:?}");
+        let told = answer.text();
+        assert_eq!(told.contains("check_embedding_ctx_length=False"), !local, "{told}");
+    }
+}
+
 /// Vectors come as they were asked for, one for each text, and are paid for like answers.
 #[test]
 fn texts_become_vectors_by_the_model_that_is_named() {
