@@ -200,8 +200,10 @@ impl<P: PageStore> Kernel<P> {
     pub(crate) fn check_name(&self, name: &str) -> Result<(), CallError> {
         check_plain("a process", name)?;
         match self.globals.names.get(name) {
-            Some(pid) => Err(CallError::new(Code::Exist, format!("process {pid} has the name `{name}`"))
-                .hint("choose another name, or none")),
+            Some(pid) => {
+                Err(CallError::new(Code::Exist, format!("process {pid} has the name `{name}`"))
+                    .hint("choose another name"))
+            }
             None => Ok(()),
         }
     }

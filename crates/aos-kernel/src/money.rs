@@ -142,6 +142,9 @@ impl<P: PageStore> Kernel<P> {
     /// How whoever lacks what its holder has spent gets more. What ends for that reason is not there to be given any; calls
     /// are refused, and nothing ends for them.
     fn more_of(&mut self, pid: Pid, holder: Pid, dimension: Dimension) -> String {
+        if pid != holder && self.table.get(holder).is_some_and(Process::exited) {
+            return format!("its budget was that of {holder}, which has ended: start it again with one of its own");
+        }
         let ends = self.table.get(pid).filter(|process| process.mode == Mode::OneShot && pid == holder);
         match (ends.map(|process| process.parent), dimension) {
             (Some(Pid::INIT), Dimension::Usd) => "run it again with a larger --budget".to_owned(),

@@ -215,7 +215,8 @@ impl<P: PageStore> Kernel<P> {
         }
         if ask.only {
             let error = CallError::new(Code::Inval, "embeddings are made by a model that is named");
-            let error = error.hint(said_usable(&usable));
+            let vectors = usable.into_iter().filter(|name| config.models.get(name).is_some_and(|spec| spec.vectors));
+            let error = error.hint(said_usable(&vectors.collect()));
             if !named {
                 return Err(error);
             }
@@ -622,7 +623,10 @@ fn said_usable(usable: &BTreeSet<String>) -> String {
 fn unable(barred: &[Choice], ask: &Ask) -> CallError {
     let why: Vec<String> = barred.iter().map(|bar| format!("`{}`: {}", bar.model, bar.why)).collect();
     let error = CallError::new(Code::Inval, format!("no model may serve the request ({})", why.join("; ")));
+    // A model that was named is barred only for what no request changes.
+    let named = barred.iter().any(|bar| bar.model == ask.wanted);
     error.hint(match ask.needs.is_empty() {
+        _ if named => "name another model",
         true => "send less at once, or name a model instead (it is asked as it is)",
         false => {
             "leave out what needs it, name a model instead (it is asked as it is), or say in aos.toml that one can"
