@@ -239,7 +239,7 @@ impl System for Fake {
 
     async fn spawn(&self, request: SpawnRequest) -> Answer<Started> {
         self.spawned.lock().unwrap().push(request);
-        Ok(Started { pid: Pid(7), lsn: Lsn(41), lacks: None, beyond_role: Vec::new() })
+        Ok(Started { pid: Pid(7), lsn: Lsn(41), lacks: None, beyond_role: Vec::new(), unpriced: Vec::new() })
     }
     /// Three, one to a piece, of which only the one in the middle lives.
     async fn processes(&self, wanted: &ProcessesQuery, after: Pid) -> Answer<(Vec<ProcessView>, Option<Pid>)> {

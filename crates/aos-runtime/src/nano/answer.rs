@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::PROMPT_IDS;
 use super::grammar::{Field, Grammar, Kind, Template};
+use super::meant::Unmeant;
 use super::words::{Table, Token, Words};
 
 /// Units of time and their seconds, the largest first.
@@ -82,6 +83,8 @@ pub(crate) struct Shown {
     pub(crate) unsure: BTreeSet<u32>,
     /// What is said in the place of any call: it was taught nothing about what it is asked now.
     pub(crate) instead: Option<&'static str>,
+    /// Why what it is asked does not mean what it names.
+    pub(crate) unmeant: Option<Unmeant>,
     /// Something of the prompt had no room: so many tokens at least were to be read, and so many can be.
     pub(crate) beyond: Option<(usize, usize)>,
 }

@@ -138,7 +138,7 @@ impl Guide {
             |id: &u32| logits.get(*id as usize).copied().filter(|logit| !logit.is_nan()).unwrap_or(f32::NEG_INFINITY);
         let best = nexts.iter().max_by(|a, b| rank(a).cmp(&rank(b)).then(likely(a).total_cmp(&likely(b))))?;
         if self.ids.is_empty()
-            && let Some(refusal) = self.nano.refusal(*best, self.tools, self.shown.instead)
+            && let Some(refusal) = self.nano.refusal(*best, self.tools, &self.shown)
         {
             self.reply = Some(refusal);
             return None;

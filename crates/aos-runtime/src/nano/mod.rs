@@ -10,6 +10,7 @@ mod grammar;
 mod guide;
 #[cfg(test)]
 mod histories;
+mod meant;
 mod result;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use serde_json::Value;
 use self::answer::{Codec, Marks, Shown, Source, Steers, UNITS};
 use self::grammar::Grammar;
 pub(crate) use self::guide::Guide;
+use self::meant::{UNMEANT, unmeant};
 use self::result::{is_cut, text_of};
 use self::words::{Table, Words};
 use crate::fault::Fault;
@@ -129,7 +131,8 @@ impl Nano {
     pub(crate) fn prompt(&self, prompt: &Prompt) -> (Vec<u32>, Shown) {
         let (head, turns) = self.items(&prompt.messages);
         let (ids, shown) = self.shorten(prompt.tools, &head, &turns);
-        (ids, Shown { instead: self.instead(&prompt.messages, &head, &turns), ..shown })
+        let unmeant = self.request(&head, &turns).and_then(unmeant);
+        (ids, Shown { instead: self.instead(&prompt.messages, &head, &turns), unmeant, ..shown })
     }
 
     /// What it says in the place of a call.
@@ -141,13 +144,17 @@ impl Nano {
         if messages.iter().rev().take_while(|message| !matches!(message, Message::Assistant { .. })).any(ends) {
             return Some(ENDED);
         }
-        let request = turns.iter().rev().flat_map(|turn| turn.iter().rev()).chain(head.iter().rev()).find_map(
-            |item| match item {
-                Item::Said { control, text, .. } if *control == self.user => Some(text),
-                _ => None,
-            },
-        )?;
+        let request = self.request(head, turns)?;
         (self.words.count(request, REQUEST_IDS) > REQUEST_IDS).then_some(TOO_LONG)
+    }
+
+    /// What a person said last.
+    fn request<'a>(&self, head: &'a [Item], turns: &'a [Vec<Item>]) -> Option<&'a str> {
+        let items = turns.iter().rev().flat_map(|turn| turn.iter().rev()).chain(head.iter().rev());
+        items.into_iter().find_map(|item| match item {
+            Item::Said { control, text, .. } if *control == self.user => Some(text.as_str()),
+            _ => None,
+        })
     }
 
     fn shorten(&self, tools: CallSet, head: &[Item], turns: &[Vec<Item>]) -> (Vec<u32>, Shown) {
@@ -223,10 +230,14 @@ impl Nano {
 
     /// The whole reply in the place of a call that the process may not make; `None` where it may, or where no call begins
     /// with this token. Under the rest of the grammar the model would make the likeliest other call, which nobody asked for.
-    /// With `instead`, that is the reply in the place of any call.
-    fn refusal(&self, id: u32, tools: CallSet, instead: Option<&str>) -> Option<String> {
-        let (name, _) =
-            self.calls.iter().find(|(name, of)| *of == id && (instead.is_some() || !tools.contains(*name)))?;
+    /// So is what was shown where no call, or not this one, is to come of it.
+    fn refusal(&self, id: u32, tools: CallSet, shown: &Shown) -> Option<String> {
+        let (name, _) = self.calls.iter().find(|(_, of)| *of == id)?;
+        let unmeant = shown.unmeant.is_some_and(|why| why.forbids(*name)).then_some(UNMEANT);
+        let instead = shown.instead.or(unmeant);
+        if instead.is_none() && tools.contains(*name) {
+            return None;
+        }
         let said = instead.or_else(|| self.grammar.refusal(name.as_str())).unwrap_or_default();
         Some(format!("{{\"say\":{}}}", Value::from(said)))
     }

@@ -300,8 +300,12 @@ fn no_call_comes_of_a_request_longer_than_what_it_was_taught_with_nor_of_the_sig
     assert!(tokens > window && window == PROMPT_IDS, "{tokens}");
 
     let call = nano.calls[0].1;
-    let refused = |instead| nano.refusal(call, CallSet::all(), instead);
+    let refused = |instead| nano.refusal(call, CallSet::all(), &Shown { instead, ..Shown::default() });
     assert_eq!(refused(None), None);
     assert_eq!(refused(Some(ENDED)).as_deref(), Some(r#"{"say":"I was told to end."}"#));
-    assert_eq!(nano.refusal(nano.marks.say, CallSet::all(), Some(ENDED)), None, "what it says by itself it may say");
+    assert_eq!(
+        nano.refusal(nano.marks.say, CallSet::all(), &Shown { instead: Some(ENDED), ..Shown::default() }),
+        None,
+        "what it says by itself it may say"
+    );
 }
