@@ -78,22 +78,15 @@ const FORBIDS: [&str; 24] = [
 /// After which a forbidding word forbids nothing: "don't forget to", "don't worry".
 const HARMLESS: [&str; 9] = ["forget", "hesitate", "worry", "mind", "bother", "ask", "wait", "stop", "be"];
 /// How one speaks of what is not to be done now.
-const SUPPOSES: [&str; 12] = [
-    "pretend",
-    "imagine",
-    "suppose",
-    "forget about",
-    "keep",
-    "leave",
-    "spare",
-    "protect",
-    "tell me before",
-    "ask me before",
-    "wait for my",
-    "unless",
-];
+const SUPPOSES: [&str; 8] =
+    ["pretend", "imagine", "suppose", "forget about", "tell me before", "ask me before", "wait for my", "unless"];
+/// How something is spared, and what behind these words is something else.
+const SPARES: [&str; 4] = ["keep", "leave", "spare", "protect"];
+const NO_FILE: [&str; 8] = ["in", "that", "a", "an", "all", "nothing", "everything", "memory"];
+/// How something is taken away.
+const TAKES: [&str; 9] = ["delete", "remove", "erase", "cut", "drop", "strip", "clear", "wipe", "discard"];
 /// How one asks about it.
-const ASKS: [&str; 31] = [
+const ASKS: [&str; 37] = [
     "should i",
     "should we",
     "shall i",
@@ -114,9 +107,15 @@ const ASKS: [&str; 31] = [
     "how should",
     "was",
     "were",
-    "has",
-    "have",
-    "had",
+    "has anybody",
+    "has anyone",
+    "has somebody",
+    "has someone",
+    "have you",
+    "have we",
+    "have i",
+    "had you",
+    "had anybody",
     "did",
     "would you ever",
     "what would",
@@ -127,8 +126,19 @@ const ASKS: [&str; 31] = [
     "my colleague",
 ];
 /// In which case, or to what, it is to be done.
-const CASES: [&str; 8] =
-    [" only if ", " unless ", " except ", " other than ", " apart from ", " but not ", "? no", ", just kidding"];
+const CASES: [&str; 11] = [
+    " only if ",
+    " unless ",
+    " except ",
+    " other than ",
+    " apart from ",
+    " but not ",
+    "? no way",
+    "? no!",
+    "? no,",
+    "? no.",
+    ", just kidding",
+];
 const PARTS: [&str; 12] = [
     "line",
     "lines",
@@ -154,18 +164,42 @@ pub(super) fn unmeant(request: &str) -> Option<Unmeant> {
     if clauses == 1 && begins_with(last, &FORBIDS).is_some_and(|rest| !begins(rest, &HARMLESS)) {
         return Some(Unmeant::Order);
     }
-    let all_but =
-        ["every ", "all ", "each ", "everything "].iter().any(|all| last.contains(all)) && last.contains(" but ");
-    if begins(last, &SUPPOSES) || all_but || CASES.iter().any(|case| text.contains(case)) || if_a_file(last) {
+    let one = clauses == 1 && !last.contains(" and ");
+    let spares = begins_with(last, &SPARES).filter(|_| one);
+    let spares = spares.is_some_and(|rest| rest.split(' ').next().is_some_and(|word| !NO_FILE.contains(&word)));
+    if begins(last, &SUPPOSES)
+        || spares
+        || all_but(last)
+        || CASES.iter().any(|case| text.contains(case))
+        || if_a_file(last)
+    {
         return Some(Unmeant::Order);
     }
     if begins(last, &ASKS) {
         return Some(Unmeant::Question);
     }
-    let words: Vec<&str> = last.split_whitespace().collect();
-    let of = |word: &str| matches!(word, "of" | "in" | "from");
-    let part = words.windows(2).any(|two| PARTS.contains(&two[0]) && (of(two[1]) || two[1].parse::<u32>().is_ok()));
-    part.then_some(Unmeant::Part)
+    takes_part(last).then_some(Unmeant::Part)
+}
+
+/// Whether a sentence takes away a part of something, such as line 2 of a file.
+fn takes_part(sentence: &str) -> bool {
+    let mut clauses = sentence.split([',', ';', ':']).flat_map(|clause| clause.split(" and "));
+    clauses.any(|clause| {
+        let mut words = clause.split_whitespace().skip_while(|word| !TAKES.contains(word)).peekable();
+        let mut is_part = false;
+        while let Some(word) = words.next() {
+            let next = words.peek().copied().unwrap_or_default();
+            is_part |= PARTS.contains(&word) && (matches!(next, "of" | "in" | "from") || next.parse::<u32>().is_ok());
+        }
+        is_part
+    })
+}
+
+/// Whether a sentence is about all but a file.
+fn all_but(sentence: &str) -> bool {
+    let all = ["every ", "all ", "each ", "everything "].iter().any(|all| sentence.contains(all));
+    let kept = sentence.split_once(" but ").and_then(|(_, rest)| rest.split_whitespace().next());
+    all && kept.is_some_and(|word| word.contains(['.', '/']))
 }
 
 /// Whether a sentence begins with what is to be the case of a file.
@@ -285,5 +319,25 @@ mod tests {
         }
         assert!(!Unmeant::Question.forbids(Name::ExecCmd) && Unmeant::Order.forbids(Name::ExecCmd));
         assert!(!Unmeant::Order.forbids(Name::FsRead) && !Unmeant::Part.forbids(Name::FsEdit));
+    }
+
+    /// The tasks that it is measured on and was developed with, all of them meant: at most they look like questions, of which
+    /// something that changes nothing may come.
+    #[test]
+    fn no_task_of_the_repository_is_taken_for_unmeant() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/nano");
+        let mut count = 0;
+        for file in
+            ["compositions/single", "compositions/two", "compositions/three", "development/single", "development/two"]
+        {
+            let lines = std::fs::read_to_string(folder.join(file).with_extension("jsonl")).unwrap();
+            for line in lines.lines() {
+                let task: serde_json::Value = serde_json::from_str(line).unwrap();
+                let request = ["request", "task", "prompt"].iter().find_map(|key| task[*key].as_str()).unwrap();
+                assert!(matches!(unmeant(request), None | Some(Unmeant::Question)), "{request}");
+                count += 1;
+            }
+        }
+        assert!(count > 900, "{count}");
     }
 }
