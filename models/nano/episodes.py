@@ -46,8 +46,8 @@ class Episodes:
 
     def make(self, kind=None):
         """An episode of a kind, or of any in the proportions of training."""
-        kind = kind or self.rng.choices(["one", "two", "three", "four", "chain", "chain_more", "plan", "outside", "lack", "talk", "fallback", "later", "told", "again", "several", "found", "lesson"],
-                                        [40, 7, 16, 3, 7, 9, 12, 14, 3, 1.5, 2.5, 4, 1, 4, 4, 3, LESSONS])[0]
+        kind = kind or self.rng.choices(["one", "two", "three", "four", "chain", "chain_more", "plan", "outside", "lack", "talk", "fallback", "later", "told", "again", "several", "found", "unmeant", "lesson"],
+                                        [40, 7, 16, 3, 7, 9, 12, 14, 3, 1.5, 2.5, 4, 1, 4, 4, 3, 10, LESSONS])[0]
         return getattr(self, kind)()
 
     def lesson(self):
@@ -404,6 +404,27 @@ class Episodes:
             pair = [known.text, text] if self.rng.random() < .5 else [text, known.text]
             request = self.w.sentence(self.joined(pair))
         return self.told_to(request, [clause], "outside")
+
+    # Whose negation or question is another thing to do: "don't remember it" is to forget it.
+    OPPOSED = {"remember", "recall", "forget", "ask", "wait", "sleep", "receive", "say", "exit", "unschedule", "kill"}
+
+    def unmeant(self):
+        """Something is named that is not to be done: forbidden, asked about, told of, or in another case only."""
+        section = self.rng.choices(["unmeant.do", "unmeant.ask", "unmeant.say"], [5, 2, 3])[0]
+        while True:
+            clause = self.i.make(faulty=False)
+            fits = not clause.ask and not clause.tail and "\n" not in clause.text and len(clause.text) < 120
+            if fits and clause.moves and clause.intent not in self.OPPOSED and self.w.orders(clause.text):
+                break
+        v = self.v
+        text, _ = self.w.fill(section, do=clause.text, path=self.w.maybe(v.path(), .1), n=str(v.number()), title=v.title())
+        ask = section.endswith(".ask")
+        known = self.steps(1)[0] if self.rng.random() < .1 else None
+        if known:
+            # In a request of several steps nothing is done either.
+            text = self.joined([known.text, text] if self.rng.random() < .5 else [text, known.text])
+        request = self.w.sentence(text, ask and not known)
+        return self.told_to(request, [Clause(text, [], "outside", ask, said=grammar.OUTSIDE, refused=True)], "unmeant")
 
     def talk(self):
         base, said = self.rng.choice([("hello", grammar.HELLO), ("who", grammar.WHO), ("thanks", grammar.WELCOME), ("who", grammar.WHO)])
