@@ -148,7 +148,7 @@ fn sample() -> &'static Files {
 
 fn write(path: &Path, from: u64, to: u64) {
     let (journal, _) = Journal::open(path, OpenOptions::default()).expect("the sample can be opened");
-    let input = |lsn| Body::Input { text: format!("line {lsn}"), eof: false, from_pid: Pid::INIT };
+    let input = |lsn| Body::Input { text: format!("line {lsn}"), eof: false, from_pid: Pid::INIT, untrusted: false };
     let at = |lsn| Timestamp(1_795_305_600_000 + i64::try_from(lsn).expect("a small number"));
     let batch = (from..=to).map(|lsn| {
         Arc::new(Entry { lsn: Lsn(lsn), at: at(lsn), pid: Pid(2 + lsn % 2), cause: None, body: input(lsn) })

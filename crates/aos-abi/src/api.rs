@@ -92,6 +92,9 @@ pub struct SpawnRequest {
     /// Others wrote those files: its workspace is labelled `untrusted.file`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
+    /// You have looked at what lies in `workspace`: what agents left there under untrusted content counts as yours.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusted: bool,
 }
 
 impl SpawnRequest {

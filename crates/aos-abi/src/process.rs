@@ -63,6 +63,9 @@ pub struct SpawnSpec {
     /// Others wrote the files that a person sent along.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
+    /// A person takes what lies in the folder it works on for theirs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusted: bool,
 }
 
 impl SpawnSpec {
@@ -87,6 +90,7 @@ impl SpawnSpec {
             copy_of: None,
             brought: Vec::new(),
             untrusted: false,
+            trusted: false,
         }
     }
 

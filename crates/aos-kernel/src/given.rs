@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use aos_abi::process::Workspace;
 use aos_abi::{Name, Pid, Syscall};
 use aos_policy::{Labels, Lacking, Named, Policy, Subject};
 use serde_json::Value;
@@ -90,9 +91,15 @@ impl<P: PageStore> Kernel<P> {
     /// What a person who is asked should know.
     pub(crate) fn risk(&mut self, pid: Pid, lacking: &Lacking) -> String {
         let labels = self.labels_of(pid);
-        match labels.any_of(Labels::UNTRUSTED) {
-            true => format!("{lacking}, and this agent has read what others wrote ({labels})"),
-            false => format!("{lacking} by another agent"),
+        let workspace = self.table.get(pid).map(|process| &process.workspace);
+        match (labels.any_of(Labels::UNTRUSTED), workspace) {
+            (true, _) => format!("{lacking}, and this agent has read what others wrote ({labels})"),
+            (false, Some(Workspace::Folder(_))) => {
+                format!(
+                    "{lacking} by another agent; once you have looked at them, `aos run --trusted` takes them for yours"
+                )
+            }
+            (false, _) => format!("{lacking} by another agent"),
         }
     }
 

@@ -312,6 +312,23 @@ impl<P: PageStore> Kernel<P> {
         }
     }
 
+    /// A person has looked at a folder: what agents left in it under untrusted content is the person's from here on.
+    pub(crate) fn trusts(&mut self, path: &str) {
+        self.globals.folders.retain(|folder, held| {
+            if Path::new(folder).starts_with(path) {
+                *held = held.without(Labels::UNTRUSTED);
+            }
+            !held.is_empty()
+        });
+    }
+
+    /// The folder above this one that agents have left something in under untrusted content.
+    pub(crate) fn marked_above(&self, path: &str) -> Option<&str> {
+        let above = |folder: &str| folder != path && Path::new(path).starts_with(folder);
+        let mut marked = self.globals.folders.iter().filter(|(_, held)| held.any_of(Labels::UNTRUSTED));
+        marked.find(|(folder, _)| above(folder)).map(|(folder, _)| folder.as_str())
+    }
+
     /// What the files of a process carry that are a copy of what another one sees, or of what lies somewhere: also what a
     /// command under way may have put there while they were copied.
     pub(crate) fn labels_of_copy(&mut self, pid: Pid, of: Option<Pid>, from: Option<&Workspace>) {

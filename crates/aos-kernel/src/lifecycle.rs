@@ -33,6 +33,11 @@ impl<P: PageStore> Kernel<P> {
         if spec.untrusted {
             self.mark_files(&spec.workspace, Labels::FILE);
         }
+        if let Workspace::Folder(path) = &spec.workspace
+            && spec.trusted
+        {
+            self.trusts(path);
+        }
         if let Some(task) = spec.task.as_deref().filter(|_| vouched) {
             self.gives(pid, task);
         }

@@ -192,7 +192,8 @@ fn what_one_agent_wrote_after_a_hostile_page_another_does_not_run_unasked() {
     assert_eq!(run(&rig, &format!("Read {}", site.url("/news")), &folder).asked, Vec::new());
     assert_eq!(read(folder.join("report.sh")), "echo evil > out.txt\n");
     let asked = run_on(&rig, "Run `sh report.sh`", &folder).asked;
-    let why = "the files it could run were changed after untrusted content was read by another agent";
+    let why = "the files it could run were changed after untrusted content was read by another agent; once you have looked at \
+               them, `aos run --trusted` takes them for yours";
     assert_eq!(asked, [("EXEC_CMD".to_owned(), why.to_owned())]);
     // By another name it is the same folder.
     let link = folder.with_file_name("link");
@@ -201,6 +202,15 @@ fn what_one_agent_wrote_after_a_hostile_page_another_does_not_run_unasked() {
         assert_eq!(run_on(&rig, "Run `sh report.sh`", &other).asked.len(), 1, "{}", other.display());
     }
     assert!(!folder.join("out.txt").exists());
+    // Who has looked at it takes it for theirs, but not a part of it.
+    let part = folder.join("part");
+    fs::create_dir(&part).unwrap();
+    let refused = rig.aos(&["run", "--trusted", "-w", part.to_str().unwrap(), "Run `sh report.sh`"]);
+    assert!(refused.code == 2 && refused.err.contains(&format!("-w {}", folder.display())), "{refused:?}");
+    fs::write(folder.join("report.sh"), "echo good > out.txt\n").unwrap();
+    let ran = rig.aos(&["run", "--trusted", "-w", folder.to_str().unwrap(), "Run `sh report.sh`"]);
+    assert_eq!((ran.code, read(folder.join("out.txt")).as_str()), (0, "good\n"), "{ran:?}");
+    assert_eq!(run_on(&rig, "Run `sh report.sh`", &folder).asked.len(), 0, "it stays theirs");
     // Nor are an agent's own files another one's folder.
     let own = rig.file("workspaces/2");
     fs::create_dir_all(&own).unwrap();
@@ -257,7 +267,8 @@ fn a_yes_is_to_the_risk_that_was_shown() {
     assert_eq!(put["risk"], Value::Null);
     let obeyed = rig.aos(&["run", "-w", folder.to_str().unwrap(), &format!("Read {}", site.url("/news"))]);
     assert_eq!(obeyed.code, 0, "{obeyed:?}");
-    let why = "the files it could run were changed after untrusted content was read by another agent";
+    let why = "the files it could run were changed after untrusted content was read by another agent; once you have looked at \
+               them, `aos run --trusted` takes them for yours";
     for yes in [vec!["approve", "p1"], vec!["approve", "p1", "--shown", put["shown"].as_str().unwrap()]] {
         let refused = rig.aos(&yes);
         assert!(refused.code == 1 && refused.err.contains(why), "{refused:?}");

@@ -218,7 +218,27 @@ impl<P: PageStore> Kernel<P> {
             copy_of: None,
             brought: Vec::new(),
             untrusted: false,
+            trusted: false,
         })
+    }
+
+    /// Whether a person can take a workspace for theirs.
+    fn check_trusted(&self, workspace: &Workspace) -> Result<(), CallError> {
+        let Workspace::Folder(path) = workspace else {
+            return Err(CallError::new(
+                Code::Inval,
+                "`trusted` is about a folder of yours, and it works on one of its own",
+            )
+            .hint("name the folder: -w DIR"));
+        };
+        match self.marked_above(path) {
+            None => Ok(()),
+            Some(above) => Err(CallError::new(
+                Code::Inval,
+                format!("{path} is a part of {above}, in which agents left something under untrusted content"),
+            )
+            .hint(format!("look at all of it, and run there once: -w {above}"))),
+        }
     }
 
     /// Whether a process of this kind may be made now. Changes nothing.
@@ -230,6 +250,9 @@ impl<P: PageStore> Kernel<P> {
         }
         if let Some(group) = &spec.group {
             check_plain("a group", group)?;
+        }
+        if spec.trusted {
+            self.check_trusted(&spec.workspace)?;
         }
         let asked = self.check_asked(&spec.model)?;
         if let Some(to) = spec.pipe_to

@@ -593,6 +593,30 @@ fn a_mount_that_a_policy_takes_away_is_watched_no_more() {
     assert_eq!(effects, ["  → watch 2 w1", "  → unwatch 2 w1", "  → watch 2 w1"], "{told}");
 }
 
+/// A folder stayed marked for ever, whatever was undone, looked at or made anew there.
+#[test]
+fn a_person_who_has_looked_at_a_folder_takes_it_for_theirs() {
+    let told = replayed(
+        LABELS,
+        r#"
+        spawn resident folder=/w fetch it
+        obeys 2
+        spawn resident folder=/w/a trusted=yes go
+        spawn resident trusted=yes go
+        spawn resident folder=/w go
+        explain 3 EXEC_CMD {"cmd":"b"}
+        spawn resident folder=/w trusted=yes go
+        explain 3 EXEC_CMD {"cmd":"b"}
+        explain 4 EXEC_CMD {"cmd":"b"}
+        "#,
+    );
+    let said: Vec<&str> = told.lines().filter(|line| line.contains(" by ") || line.starts_with("refused")).collect();
+    assert_eq!(said.len(), 5, "{told}");
+    assert!(said[0].contains("/w/a is a part of /w") && said[1].contains("one of its own"), "{told}");
+    assert!(said[2].starts_with("ask by label"), "{told}");
+    assert!(said[3].starts_with("allow") && said[4].starts_with("allow"), "{told}");
+}
+
 /// A person says that others wrote what is sent along.
 #[test]
 fn a_file_of_others_that_is_sent_along_is_labelled_once_it_is_read() {

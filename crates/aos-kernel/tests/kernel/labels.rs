@@ -159,7 +159,8 @@ fn who_is_asked_is_told_what_is_known_and_not_what_the_agent_says_alone() {
     let risks: Vec<&str> = told.lines().filter(|line| line.starts_with('p')).collect();
     let own = "p1 the argument `cmd` stands neither in your request nor in a file that it names, and this agent has read what \
                others wrote (untrusted.web). It says itself: none at all";
-    let files = "p2 the files it could run were changed after untrusted content was read by another agent";
+    let files = "p2 the files it could run were changed after untrusted content was read by another agent; once you have \
+                 looked at them, `aos run --trusted` takes them for yours";
     assert_eq!(risks, [own, "p2 ", own, files], "{told}");
 }
 

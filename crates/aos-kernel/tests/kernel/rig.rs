@@ -496,6 +496,7 @@ impl Rig {
             copy_of: keys.get("copy").cloned(),
             brought: keys.get("brought").map(|from| vec![brought(from)]).unwrap_or_default(),
             untrusted: keys.contains_key("untrusted"),
+            trusted: keys.contains_key("trusted"),
             ..plain(pid)
         };
         self.offer(pid, Body::Spawned(Box::new(spec)));

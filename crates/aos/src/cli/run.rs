@@ -51,6 +51,9 @@ pub struct Args {
     /// Work on this folder instead of one of its own
     #[arg(short, long, value_name = "DIR")]
     workspace: Option<PathBuf>,
+    /// You have looked at the folder of -w: what agents left there under untrusted content counts as yours
+    #[arg(long, requires = "workspace", conflicts_with = "dry_run")]
+    trusted: bool,
     /// Put a copy of this file into its workspace, with -w only in a --dry-run; `-` is standard input, as input.txt; may be
     /// repeated
     #[arg(short, long, value_name = "FILE")]
@@ -102,6 +105,7 @@ impl Args {
             dry_run: self.dry_run,
             files: file_args(&self.file)?,
             untrusted: self.untrusted,
+            trusted: self.trusted,
         };
         let client = cx.client()?;
         // From here on Ctrl-C means the process: without a listener it would end this program alone.

@@ -40,6 +40,9 @@ pub struct Args {
     /// Work on this folder instead of one of its own
     #[arg(short, long, value_name = "DIR")]
     workspace: Option<std::path::PathBuf>,
+    /// You have looked at the folder of -w: what agents left there under untrusted content counts as yours
+    #[arg(long, requires = "workspace")]
+    trusted: bool,
     /// Put a copy of this file into its workspace, not with -w; `-` is standard input, as input.txt; may be repeated
     #[arg(short, long, value_name = "FILE")]
     file: Vec<std::path::PathBuf>,
@@ -94,6 +97,7 @@ impl Args {
             dry_run: false,
             files: file_args(&self.file)?,
             untrusted: self.untrusted,
+            trusted: self.trusted,
         };
         let started: Started = cx.client()?.post(&Address::of("/v1/processes"), &request).await?;
         view::lacks(cx, &request, &started);

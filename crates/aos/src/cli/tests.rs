@@ -100,6 +100,8 @@ fn help_of_run() {
     Options:
       -m, --model <MODEL>           The model it runs on
       -w, --workspace <DIR>         Work on this folder instead of one of its own
+          --trusted                 You have looked at the folder of -w: what agents left there under
+                                    untrusted content counts as yours
       -f, --file <FILE>             Put a copy of this file into its workspace, with -w only in a
                                     --dry-run; `-` is standard input, as input.txt; may be repeated
           --untrusted               Others wrote the files of -f: what is read of them is labelled

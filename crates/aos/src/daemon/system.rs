@@ -945,5 +945,6 @@ fn spec_of(request: SpawnRequest, pid: Pid, default_model: &str) -> SpawnSpec {
         quarantine: false,
         brought: Vec::new(),
         untrusted: request.untrusted,
+        trusted: request.trusted,
     }
 }
