@@ -4,7 +4,7 @@
 //! was about, and one that wants a question stands for the whole sentence, since what is not given is a question and never a
 //! yes. Deliberately absent: other languages than English.
 
-use crate::passage::bare;
+use crate::passage::{bare, is_one};
 
 /// Words that negate what comes after them.
 const WORDS: [&str; 24] = [
@@ -58,10 +58,6 @@ pub(crate) fn first(text: &str, is_marked: impl Fn(usize) -> bool) -> Option<usi
         word => negates(word) || PAIRS.iter().any(|pair| is_one(word, &[pair.0]) && is_one(next(*at), &[pair.1])),
     });
     found.map(|at| start(words[at]))
-}
-
-fn is_one(word: &str, list: &[&str]) -> bool {
-    list.iter().any(|one| word.eq_ignore_ascii_case(one))
 }
 
 fn negates(word: &str) -> bool {

@@ -82,7 +82,7 @@ impl<'a> Passage<'a> {
 
     /// Whether one of these words stands here, in any case.
     pub(crate) fn has_any(&self, list: &[&str]) -> bool {
-        self.words().any(|word| list.iter().any(|one| word.eq_ignore_ascii_case(one)))
+        self.words().any(|word| is_one(word, list))
     }
 
     /// Whether this word stands here, and one of these before it.
@@ -90,7 +90,7 @@ impl<'a> Passage<'a> {
         let mut begun = false;
         self.text.split_whitespace().map(bare).any(|one| {
             let is = begun && one == word;
-            begun |= list.iter().any(|before| one.eq_ignore_ascii_case(before));
+            begun |= is_one(one, list);
             is
         })
     }
@@ -120,6 +120,11 @@ impl<'a> Passage<'a> {
             })
         })
     }
+}
+
+/// Whether a word is one of these, in any case.
+pub(crate) fn is_one(word: &str, list: &[&str]) -> bool {
+    list.iter().any(|one| word.eq_ignore_ascii_case(one))
 }
 
 /// A run without white space, without the punctuation around it.

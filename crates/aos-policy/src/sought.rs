@@ -180,8 +180,7 @@ const PROCESSES: [&str; 14] = [
 const HOOKS: [&str; 4] = ["webhook", "webhooks", "hook", "hooks"];
 
 fn is_hook(passage: &Passage<'_>, wanted: &str) -> bool {
-    let hook = |word: &str| HOOKS.iter().any(|hook| word.eq_ignore_ascii_case(hook));
-    let whole = is_word(passage, wanted) && (passage.words().any(hook) || passage.marked().contains(&wanted));
+    let whole = is_word(passage, wanted) && (passage.has_any(&HOOKS) || passage.marked().contains(&wanted));
     !wanted.is_empty() && (whole || passage.words().any(|word| word.strip_prefix("/hooks/") == Some(wanted)))
 }
 
