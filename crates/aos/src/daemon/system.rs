@@ -428,10 +428,12 @@ impl System for Daemon {
             _ => None,
         };
         let beyond_role = self.beyond_role(&request);
-        let (model, role, own_budget) =
-            (request.model.clone(), request.policy_role.clone(), request.budget.usd.is_some());
+        let asked =
+            RouteRequest { model: request.model.clone(), role: request.policy_role.clone(), ..RouteRequest::default() };
+        let own_budget = request.budget.usd.is_some();
         let brought = self.brought(&request.files).await?;
         let staged = self.staged(&request).await?;
+        let (told, unpriced) = tokio::sync::oneshot::channel();
         let (workspaces, undo, dry_run) = (self.home.workspaces(), Arc::clone(&self.undo), request.dry_run);
         let accepted = self
             .heart
@@ -449,11 +451,12 @@ impl System for Daemon {
                         .map_err(|error| CallError::new(Code::Io, format!("no workspace could be made: {error}")))?;
                     let _ = files.keep();
                 }
+                // On the same way: a look of its own would be a second one for each spawn, and could fail once it is made.
+                let _ = told.send(kernel.unpriced(&asked, own_budget));
                 Ok((pid, body))
             })
             .await?;
-        let asked = RouteRequest { model, role, ..RouteRequest::default() };
-        let unpriced = self.heart.look(move |kernel| kernel.unpriced(&asked, own_budget)).await?;
+        let unpriced = unpriced.await.unwrap_or_default();
         Ok(Started { pid: accepted.pid, lsn: accepted.lsn, lacks, beyond_role, unpriced })
     }
 
